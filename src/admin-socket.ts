@@ -35,11 +35,11 @@ export async function findAdminSocket(folder: string): Promise<string | null> {
 export async function openAdminSocket(
   folder: string,
   config: Config,
-  { address, connections, embedded }: ServicePostgres,
+  { address, maxConnections: connections, embedded }: ServicePostgres,
   engine: () => Promise<Engine>,
   logger: Logger,
 ): Promise<AdminSocket> {
-  const [{ adminListener }, { finish }] = await Promise.all([
+  const [{ adminSocketListener: adminListener }, { finish }] = await Promise.all([
     import('./http/admin-listener.js'),
     import('./http/listener.js'),
   ]);

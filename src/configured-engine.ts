@@ -19,7 +19,7 @@ export async function openConfiguredEngine(
   }: { signal?: AbortSignal | undefined; waiting?: (what: string) => void } = {},
 ): Promise<Engine> {
   const engine = await import('./engine/open-engine.js');
-  const { address, embedded, connections: maxConnections, secret } = postgres;
+  const { address, embedded, maxConnections: maxConnections, secret } = postgres;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null

@@ -22,7 +22,7 @@ export interface ServicePostgres {
   /** null for the operator's own server. */
   readonly embedded: Embedded | null;
   /** Maximum number of connections to projects' databases that this process may open. */
-  readonly connections: number;
+  readonly maxConnections: number;
   /** The source of the roles' passwords: the setting, or a random secret kept in the data folder. */
   readonly secret: string;
   close(): Promise<void>;
@@ -59,7 +59,7 @@ export async function openPostgres(
     return {
       address: addressOfUrl(config.databaseUrl),
       embedded: null,
-      connections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
+      maxConnections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
       secret: config.secret ?? '',
       close: () => Promise.resolve(),
     };
@@ -81,7 +81,7 @@ export async function openPostgres(
   return {
     address: { ...embedded.control.socket, password: '', connectionTimeoutMillis: 5_000 },
     embedded,
-    connections: config.maxConnections ?? defaultConnections(),
+    maxConnections: config.maxConnections ?? defaultConnections(),
     secret: await keptSecret(join(config.dataDir, 'secret')),
     close: () => embedded.control.close(),
   };

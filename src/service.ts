@@ -19,7 +19,7 @@ import type { RequestSpans } from './http/observability/request-spans.js';
 import type { TraceExport } from './http/observability/trace-export.js';
 import type { PostgresPort } from './postgres-port/postgres-port.js';
 import type { Config } from './settings.js';
-import { every } from './tasks.js';
+import { runPeriodically } from './tasks.js';
 
 export type { TraceExport };
 
@@ -234,7 +234,7 @@ function keepRemovingArchives({ servers }: Engine, { archiveDays }: Config, logg
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(servers.defaultTenancy, archiveDays);
   };
-  return every(ARCHIVES_EVERY_MS, 'clear_archives', remove, logger);
+  return runPeriodically(ARCHIVES_EVERY_MS, 'clear_archives', remove, logger);
 }
 
 /**

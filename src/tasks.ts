@@ -36,7 +36,7 @@ export const taskFailures = (): ReadonlyMap<Task, number> => failures;
  * @param isFirstNow whether the first run begins at once; default: after the interval
  * @returns a function that stops it
  */
-export function every(
+export function runPeriodically(
   ms: number,
   task: Task,
   work: () => unknown,

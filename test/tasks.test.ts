@@ -1,6 +1,6 @@
 /** Tasks at intervals (src/contract/every.ts): a failure is logged once and always counted, and the next run comes anyway. */
 import { expect, it } from 'vitest';
-import { allDone, every, taskFailures } from '../src/tasks.js';
+import { allDone, runPeriodically, taskFailures } from '../src/tasks.js';
 import { eventually } from './support/program.js';
 
 it('logs what was not done, counts each failure, and goes on', async () => {
@@ -14,7 +14,7 @@ it('logs what was not done, counts each failure, and goes on', async () => {
     const failure = outcomes[runs++] ?? '';
     if (failure !== '') throw new Error(failure);
   };
-  const stop = every(1, 'recover_moves', work, log, { isFirstNow: true });
+  const stop = runPeriodically(1, 'recover_moves', work, log, { isFirstNow: true });
   expect(runs).toBe(1);
   await eventually('all runs', () => Promise.resolve(runs > outcomes.length));
   stop();

@@ -2,7 +2,7 @@
  * Saves a project's tabs, history and queries in IndexedDB. If the browser has none, they last until the page is
  * closed.
  */
-import { entered, type Session } from './session.js';
+import { currentSession, type Session } from './session.js';
 
 export type Kind = 'tabs' | 'history' | 'saved';
 
@@ -11,7 +11,7 @@ let opening: Promise<IDBDatabase> | undefined;
 const memory = new Map<string, unknown>();
 
 /** @param of the session whose project it is; default: the current one */
-export async function read<Value>(kind: Kind, of = entered()): Promise<Value | undefined> {
+export async function readStored<Value>(kind: Kind, of = currentSession()): Promise<Value | undefined> {
   const key = keyOf(kind, of);
   try {
     const store = await openStore('readonly');
@@ -22,10 +22,10 @@ export async function read<Value>(kind: Kind, of = entered()): Promise<Value | u
 }
 
 /** Reads and writes in one transaction, so that two windows do not overwrite each other's changes. */
-export async function update<Value>(
+export async function updateStored<Value>(
   kind: Kind,
   change: (old: Value | undefined) => Value,
-  of = entered(),
+  of = currentSession(),
 ): Promise<Value> {
   const key = keyOf(kind, of);
   try {

@@ -1,8 +1,8 @@
 /** The screens: each has a folder and an entry here. */
 import type { FunctionComponent } from 'preact';
-import { isAdmin, may } from './session.js';
+import { isAdmin, hasScope } from './session.js';
 
-export interface Screen {
+export interface ScreenEntry {
   /** The first part of the fragment, such as `sql` in `#/sql`. */
   readonly path: string;
   readonly label: string;
@@ -16,29 +16,29 @@ export interface ScreenProps {
   readonly path: readonly string[];
 }
 
-export const SCREENS: readonly Screen[] = [
+export const SCREENS: readonly ScreenEntry[] = [
   {
     path: 'sql',
     label: 'SQL',
-    isUseful: () => may('sql:read') || may('sql:write'),
+    isUseful: () => hasScope('sql:read') || hasScope('sql:write'),
     load: async () => (await import('./sql/sql-screen.js')).SqlScreen,
   },
   {
     path: 'tables',
     label: 'Tables',
-    isUseful: () => may('schema:read') || may('schema:write'),
+    isUseful: () => hasScope('schema:read') || hasScope('schema:write'),
     load: async () => (await import('./schema/schema-screen.js')).SchemaScreen,
   },
   {
     path: 'import',
     label: 'Import',
-    isUseful: () => may('data:write') && may('schema:read'),
+    isUseful: () => hasScope('data:write') && hasScope('schema:read'),
     load: async () => (await import('./import/import-screen.js')).ImportScreen,
   },
   {
     path: 'quarantine',
     label: 'Quarantine',
-    isUseful: () => may('sql:read'),
+    isUseful: () => hasScope('sql:read'),
     load: async () => (await import('./quarantine/quarantine-screen.js')).QuarantineScreen,
   },
   {
@@ -73,4 +73,4 @@ export const SCREENS: readonly Screen[] = [
   },
 ];
 
-export const usefulScreens = (): Screen[] => SCREENS.filter((screen) => screen.isUseful());
+export const usefulScreens = (): ScreenEntry[] => SCREENS.filter((screen) => screen.isUseful());

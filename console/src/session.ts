@@ -19,12 +19,12 @@ export const session = signal<Session | null>(null);
 /** Why the last session ended, if its token became invalid. */
 export const farewell = signal('');
 
-export const may = (scope: Scope): boolean => session.value?.scopes.has(scope) ?? false;
+export const hasScope = (scope: Scope): boolean => session.value?.scopes.has(scope) ?? false;
 
 export const isAdmin = (): boolean => session.value !== null && session.value.project === null;
 
 /** The session, for screens that are only shown within one. */
-export function entered(): Session {
+export function currentSession(): Session {
   if (session.value === null) throw new Error('No session');
   return session.value;
 }

@@ -4,13 +4,13 @@ import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import {
   type Control,
-  CONTROL,
-  MANIFEST,
+  CONTROL_MEMBER,
+  MANIFEST_MEMBER,
   type Manifest,
   parseControl,
   parseManifest,
   parseSums,
-  SUMS,
+  SUMS_MEMBER,
 } from './manifest.js';
 import { BadBackup, type Member, readMember, readMembers } from './tar.js';
 
@@ -32,10 +32,10 @@ export class BackupFile {
     try {
       const members = await readMembers(handle);
       const read = (name: string) => readFrom(path, members, name);
-      const sums = parseSums(await contentOf(read(SUMS)));
-      for (const name of [MANIFEST, CONTROL]) await verifySum(read(name), name, sums);
-      const manifest = parseManifest(await contentOf(read(MANIFEST)));
-      const control = parseControl(await contentOf(read(CONTROL)));
+      const sums = parseSums(await contentOf(read(SUMS_MEMBER)));
+      for (const name of [MANIFEST_MEMBER, CONTROL_MEMBER]) await verifySum(read(name), name, sums);
+      const manifest = parseManifest(await contentOf(read(MANIFEST_MEMBER)));
+      const control = parseControl(await contentOf(read(CONTROL_MEMBER)));
       return new BackupFile(path, members, sums, manifest, control);
     } catch (error) {
       throw error instanceof BadBackup ? new Error(`${path} cannot be restored. ${error.message}`) : error;

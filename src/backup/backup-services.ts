@@ -4,13 +4,13 @@ import type { RestoreDone } from '../contract/wire/operator.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
-import type { ProjectDatabases } from '../tenancy/project-databases.js';
+import type { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 
 export interface BackupServices {
   readonly control: ControlDatabase;
-  readonly projectDatabases: ProjectDatabases;
+  readonly projectDatabases: ProjectDatabaseSetup;
   readonly servers: Servers;
   readonly projects: BackupProjects;
   /** Logs and counts damaged data of a project. @param place nothing that a caller has chosen */
@@ -39,7 +39,7 @@ interface BackupProjects {
   /** @throws EngineError not_found */
   get(name: string): Promise<ProjectRow>;
   /** Brings the project's database to the schema version of this program. */
-  upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined;
+  upgradeIfNeeded(row: ProjectRow): Promise<void> | undefined;
   /**
    * The servers that may accept a project.
    * @throws EngineError not_found; invalid_request if there is none; database_unavailable

@@ -16,17 +16,17 @@ import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 import { VERSION } from '../version.js';
 import type { BackupServices } from './backup-services.js';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from './logical/client-programs.js';
+import { type ClientPrograms, findPrograms, type ProgramSearch } from './logical/client-programs.js';
 import { saveDump } from './logical/dump.js';
 import {
   type Control,
-  CONTROL,
+  CONTROL_MEMBER,
   FORMAT_VERSION,
   formatSums,
-  MANIFEST,
+  MANIFEST_MEMBER,
   type Manifest,
   type SavedProject,
-  SUMS,
+  SUMS_MEMBER,
 } from './manifest.js';
 import { DamagedPages } from './physical/page-checksums.js';
 import { saveFiles } from './physical/physical.js';
@@ -37,7 +37,7 @@ interface BackupOptions {
   readonly file: string;
   /** null: all projects. */
   readonly projectName: string | null;
-  readonly places: ProgramPlaces;
+  readonly programSearch: ProgramSearch;
   /** Default: physical, if each project has its own server. */
   readonly form: 'physical' | 'logical' | null;
   /** The number of projects that are saved at once. */
@@ -49,7 +49,7 @@ interface BackupOptions {
 }
 
 /** Saves one project through `add`, which appends to `file`. */
-type Save = (project: ProjectRow, add: Add, file: string, signal: AbortSignal) => Promise<SavedProject>;
+type Save = (row: ProjectRow, add: Add, file: string, signal: AbortSignal) => Promise<SavedProject>;
 
 /**
  * If one of several projects cannot be saved, the backup skips it and names it in the manifest.
@@ -69,7 +69,7 @@ export async function backup(services: BackupServices, options: BackupOptions): 
   try {
     const manifest = await withPrivateFolder(async (folder) => {
       const save = await saverOf(services, options, projects, folder);
-      return writeArchive(services, options, { handle, projects, save, draft });
+      return writeBackup(services, options, { handle, projects, save, draft });
     });
     await handle.close();
     await rename(draft, file);
@@ -113,7 +113,7 @@ async function chosenProjects({ projects }: BackupServices, { projectName }: Bac
  */
 async function saverOf(
   services: BackupServices,
-  { form, places }: BackupOptions,
+  { form, programSearch }: BackupOptions,
   projects: readonly ProjectRow[],
   folder: string,
 ): Promise<Save> {
@@ -128,7 +128,7 @@ async function saverOf(
   const { defaultTenancy } = services.servers;
   const isDumping = form === 'logical' || defaultTenancy.files === null;
   const tenancies = new Set([...(isDumping ? [defaultTenancy] : []), ...dumped.map(tenancyOf)]);
-  const programs = await programsOfServers(tenancies, places);
+  const programs = await programsOfServers(tenancies, programSearch);
   return async (project, add, file, signal) => {
     const tenancy = tenancyOf(project);
     const { files } = tenancy;
@@ -145,10 +145,10 @@ async function saverOf(
  */
 async function programsOfServers(
   tenancies: ReadonlySet<Tenancy>,
-  places: ProgramPlaces,
+  programSearch: ProgramSearch,
 ): Promise<Map<Tenancy, Promise<ClientPrograms>>> {
   const programsByTenancy = new Map(
-    Array.from(tenancies, (tenancy) => [tenancy, tenancy.major().then((major) => findPrograms(places, major))]),
+    Array.from(tenancies, (tenancy) => [tenancy, tenancy.major().then((major) => findPrograms(programSearch, major))]),
   );
   // Those of a server that no longer answers reject before a project needs them.
   for (const programs of programsByTenancy.values()) programs.catch(() => {});
@@ -170,7 +170,7 @@ interface Writing {
   readonly draft: string;
 }
 
-async function writeArchive(services: BackupServices, options: BackupOptions, writing: Writing): Promise<Manifest> {
+async function writeBackup(services: BackupServices, options: BackupOptions, writing: Writing): Promise<Manifest> {
   const { progress, signal, jobs } = options;
   const { handle, projects, save, draft } = writing;
   const createdAt = new Date();
@@ -207,9 +207,9 @@ async function writeArchive(services: BackupServices, options: BackupOptions, wr
     projects: savedProjects,
     left_out: leftOut,
   };
-  await tar.add(CONTROL, [json(control)]);
-  await tar.add(MANIFEST, [json(manifest)]);
-  await tar.add(SUMS, [formatSums(tar.sums)]);
+  await tar.add(CONTROL_MEMBER, [json(control)]);
+  await tar.add(MANIFEST_MEMBER, [json(manifest)]);
+  await tar.add(SUMS_MEMBER, [formatSums(tar.sums)]);
   signal.throwIfAborted();
   await tar.finish();
   return manifest;
@@ -217,19 +217,16 @@ async function writeArchive(services: BackupServices, options: BackupOptions, wr
 
 const KEEP = 'Keep the earlier backups, and see "Damaged data" in docs/backup.md';
 
-async function controlRow(
-  { control, servers }: BackupServices,
-  project: ProjectRow,
-): Promise<Control['projects'][number]> {
-  const tokens = await control.tokens.ofProject(project.id);
-  const { files } = servers.tenancyOf(project.placement);
+async function controlRow({ control, servers }: BackupServices, row: ProjectRow): Promise<Control['projects'][number]> {
+  const tokens = await control.tokens.ofProject(row.id);
+  const { files } = servers.tenancyOf(row.placement);
   return {
-    name: project.name,
-    status: project.status === 'inactive' ? 'inactive' : 'active',
-    created_at: project.createdAt.toISOString(),
-    quota_bytes: project.quotaBytes,
-    own_schemas: project.placement.ownSchemas,
-    archive: files !== null && (await files.archivesWal(project.placement.server)),
+    name: row.name,
+    status: row.status === 'inactive' ? 'inactive' : 'active',
+    created_at: row.createdAt.toISOString(),
+    quota_bytes: row.quotaBytes,
+    own_schemas: row.placement.ownSchemas,
+    archive: files !== null && (await files.archivesWal(row.placement.server)),
     tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),
   };
 }

@@ -9,20 +9,20 @@ import { BadBackup } from './tar.js';
 export const FORMAT_VERSION = 2;
 
 /** The second to last member, because it contains the result for each project. */
-export const MANIFEST = 'manifest.json';
-export const CONTROL = 'control.json';
+export const MANIFEST_MEMBER = 'manifest.json';
+export const CONTROL_MEMBER = 'control.json';
 /** SHA-256 of every other member, in the format of `sha256sum`. The last member. */
-export const SUMS = 'SHA256SUMS';
+export const SUMS_MEMBER = 'SHA256SUMS';
 
-export const dumpOf = (projectName: string): string => `projects/${projectName}.dump`;
+export const dumpMember = (projectName: string): string => `projects/${projectName}.dump`;
 /** The list of the dump's contents, from `pg_restore --list`. */
-export const listOfDump = (projectName: string): string => `projects/${projectName}.list`;
+export const dumpListMember = (projectName: string): string => `projects/${projectName}.list`;
 
 /** Policies, rights, and settings of roles. Missing in backups of earlier versions. */
-export const accessOfDump = (projectName: string): string => `projects/${projectName}.access`;
+export const dumpAccessMember = (projectName: string): string => `projects/${projectName}.access`;
 
 /** The data directory of the project's server. */
-export const dataOf = (projectName: string): string => `projects/${projectName}/data/`;
+export const dataMember = (projectName: string): string => `projects/${projectName}/data/`;
 
 const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT[0-9:.]+Z$' });
 const Optional = <S extends Schema>(schema: S) => Type.Union([schema, Type.Null()]);
@@ -159,7 +159,7 @@ export function parseManifest(bytes: Buffer): Manifest {
     throw new BadBackup(`It has format ${version}, and this program supports ${FORMAT_VERSION}: use a newer one`);
   }
   if (isManifestV1(value)) return upgraded(value);
-  if (!isManifest(value)) throw new BadBackup(`Its ${MANIFEST} is not valid`);
+  if (!isManifest(value)) throw new BadBackup(`Its ${MANIFEST_MEMBER} is not valid`);
   return value;
 }
 
@@ -171,7 +171,7 @@ function upgraded({ postgres, pg_dump, ...manifest }: Static<typeof ManifestV1>)
 /** @throws BadBackup */
 export function parseControl(bytes: Buffer): Control {
   const value = parseJson(bytes);
-  if (!isControl(value)) throw new BadBackup(`Its ${CONTROL} is not valid`);
+  if (!isControl(value)) throw new BadBackup(`Its ${CONTROL_MEMBER} is not valid`);
   return value;
 }
 

@@ -13,9 +13,17 @@ import { inDatabase, type Tenancy, withServer } from '../tenancy/tenancy.js';
 import { setArchiving } from './archiving.js';
 import { BackupFile } from './backup-file.js';
 import type { ProjectContents, BackupServices, NewProject } from './backup-services.js';
-import type { ProgramPlaces } from './logical/client-programs.js';
+import type { ProgramSearch } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
-import { accessOfDump, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject, type SavedToken } from './manifest.js';
+import {
+  dumpAccessMember,
+  CONTROL_MEMBER,
+  dataMember,
+  dumpMember,
+  dumpListMember,
+  type SavedProject,
+  type SavedToken,
+} from './manifest.js';
 import { filesOf } from './physical/physical.js';
 
 export interface RestoreOptions {
@@ -29,8 +37,8 @@ export interface RestoreOptions {
   /** Restores the state at this time, from archived WAL; null: the state in the backup. */
   readonly at: Date | null;
   /** With neither field, on the server `default`. */
-  readonly place: PlacementRequest;
-  readonly places: ProgramPlaces;
+  readonly placementRequest: PlacementRequest;
+  readonly programSearch: ProgramSearch;
   /** If aborted, the project being restored is removed again. */
   readonly signal: AbortSignal;
   readonly progress: (line: string) => void;
@@ -49,7 +57,7 @@ export async function restore(services: BackupServices, options: RestoreOptions)
   const chosen = options.missing ? chosenProjects.filter(({ name }) => !existing.has(name)) : chosenProjects;
   requireFreeNames(existing, chosen);
   await requireFreeTokens(services, chosen);
-  const targets = chosen.length === 0 ? [] : await services.projects.tenanciesAt(options.place);
+  const targets = chosen.length === 0 ? [] : await services.projects.tenanciesAt(options.placementRequest);
   await requireExtensions(services, file, chosen, targets);
   const plan = await planRestore(services, file, chosen, targets, options);
   progress('Checking the backup');
@@ -108,7 +116,7 @@ function chooseProjects({ path, manifest, control }: BackupFile, { projectName, 
   }
   return projects.map((saved) => {
     const stored = control.projects.find(({ name }) => name === saved.name);
-    if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL} lacks ${saved.name}`);
+    if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL_MEMBER} lacks ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes } = stored;
     const { own_schemas: ownSchemas = true, archive = false } = stored;
     // A copy under another name gets no tokens: they were issued for the original.
@@ -224,7 +232,7 @@ async function planRestore(
   file: BackupFile,
   chosen: readonly ChosenProject[],
   targets: readonly Tenancy[],
-  { at, places, signal }: RestoreOptions,
+  { at, programSearch, signal }: RestoreOptions,
 ): Promise<PlannedProject[]> {
   const { servers } = services;
   const dumps = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? [saved] : []));
@@ -233,7 +241,7 @@ async function planRestore(
     const message = `The backup of "${dump.name}" is a dump, of one moment: restore it without --at`;
     throw new EngineError('invalid_request', message);
   }
-  const programs = dump && (await programsFor(dumps, await majorsOf(targets), places));
+  const programs = dump && (await programsFor(dumps, await majorsOf(targets), programSearch));
   const plan: PlannedProject[] = [];
   for (const one of chosen) {
     const { saved } = one;
@@ -269,8 +277,12 @@ function requireDefaultTenancy(name: string, targets: readonly Tenancy[], defaul
 
 async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal): Promise<void> {
   const { name } = saved;
-  const ofDump = [dumpOf(name), listOfDump(name), ...[accessOfDump(name)].filter((member) => file.has(member))];
-  for (const member of saved.kind === 'logical' ? ofDump : file.namesBelow(dataOf(name))) {
+  const ofDump = [
+    dumpMember(name),
+    dumpListMember(name),
+    ...[dumpAccessMember(name)].filter((member) => file.has(member)),
+  ];
+  for (const member of saved.kind === 'logical' ? ofDump : file.namesBelow(dataMember(name))) {
     signal.throwIfAborted();
     await file.verify(member);
   }
@@ -311,7 +323,7 @@ async function restoreProject(
   { control, projects, servers }: BackupServices,
   chosen: ChosenProject,
   { fill, make, explain = (error) => error }: ProjectContents,
-  { place, signal }: RestoreOptions,
+  { placementRequest: place, signal }: RestoreOptions,
 ): Promise<Omit<RestoreDone['projects'][number], 'not_archived'>> {
   const { name, status, tokens } = chosen;
   let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [], damage: null };

@@ -20,7 +20,7 @@ interface Watching {
   readonly onFinding?: (finding: Finding) => void;
 }
 
-export class AdminClient {
+export class AdminSocketClient {
   constructor(private readonly socket: string) {}
 
   /**
@@ -38,7 +38,7 @@ export class AdminClient {
   }
 
   /** Runs long work, which reports its progress line by line. @throws as `call`, and the reason of the signal */
-  async watch<T>(path: string, body: object, { signal, progress, onFinding }: Watching): Promise<T> {
+  async callWithProgress<T>(path: string, body: object, { signal, progress, onFinding }: Watching): Promise<T> {
     try {
       for await (const line of linesOf(await this.send('POST', path, body, signal))) {
         const part = JSON.parse(line) as Partial<{
@@ -68,7 +68,7 @@ export class AdminClient {
   private async send(method: string, path: string, body?: object, signal?: AbortSignal): Promise<IncomingMessage> {
     const json = body === undefined ? undefined : JSON.stringify(body);
     const headers = {
-      [ACCOUNT_HEADER]: encodeURIComponent(account()),
+      [ACCOUNT_HEADER]: encodeURIComponent(osUserName()),
       ...(json === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }),
     };
     const options = { socketPath: this.socket, method, path: `/api/cdp/${path}`, headers, agent: false };
@@ -89,7 +89,7 @@ export class AdminClient {
 }
 
 /** The operating system's account that runs this command; its user ID if it has no name. */
-function account(): string {
+function osUserName(): string {
   try {
     return userInfo().username;
   } catch {

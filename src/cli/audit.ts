@@ -1,11 +1,11 @@
 /** `cdp audit`: prints the audit log, the oldest entry first. */
 import { Command } from 'commander';
 import type { AuditResponse, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
-import type { AdminClient } from './admin-client.js';
+import type { AdminSocketClient } from './admin-client.js';
 import { tableLines } from './terminal/grid.js';
 import { printableJson } from './terminal/text.js';
 import { UsageError } from './exit.js';
-import { parseDuration, withAdmin } from './management.js';
+import { parseDuration, withAdminSocket } from './management.js';
 import { addSettings, DATABASE_SETTINGS } from './setting-flags.js';
 
 interface Options {
@@ -39,7 +39,7 @@ export function auditCommand(): Command {
   return addSettings(command, DATABASE_SETTINGS).action(async () => {
     const options = command.opts<Options>();
     const filter = filterOf(options, Date.now());
-    const entries = await withAdmin(command, (admin) => latestEntries(admin, filter, Number(options.limit)));
+    const entries = await withAdminSocket(command, (admin) => latestEntries(admin, filter, Number(options.limit)));
     process.stdout.write(
       (options.json ? entries.map(printableJson) : table(entries)).map((line) => `${line}\n`).join(''),
     );
@@ -78,7 +78,7 @@ function timeIn(option: string, text: string, now: number): string {
 }
 
 /** Reads page by page. */
-async function latestEntries(admin: AdminClient, filter: AuditQuery, max: number): Promise<AuditEntry[]> {
+async function latestEntries(admin: AdminSocketClient, filter: AuditQuery, max: number): Promise<AuditEntry[]> {
   const entries: AuditEntry[] = [];
   let next: string | null = null;
   do {

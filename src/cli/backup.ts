@@ -17,8 +17,8 @@ import { exists, withPrivateFolder } from '../files.js';
 import type { Config } from '../settings.js';
 import { abortOnSignals } from './signals.js';
 import { printable } from './terminal/text.js';
-import type { AdminClient } from './admin-client.js';
-import { managementOptions, withAdmin, type Labels, labelOption } from './management.js';
+import type { AdminSocketClient } from './admin-client.js';
+import { operatorOptions, withAdminSocket, type Labels, labelOption } from './management.js';
 import { UsageError } from './exit.js';
 import { requireFolderOf } from './remote/user-files.js';
 import { print } from './terminal/output.js';
@@ -60,8 +60,8 @@ export function backupCommand(): Command {
       ).choices(['physical', 'logical']),
     )
     .addOption(new Option('--jobs <N>', 'Save this many projects at once').default(1).argParser(parseJobs));
-  return managementOptions(command, PROGRAM_SETTINGS).action((target: string) =>
-    withAdmin(command, async (admin) => {
+  return operatorOptions(command, PROGRAM_SETTINGS).action((target: string) =>
+    withAdminSocket(command, async (admin) => {
       const config = readConfig(command);
       const { project = null, format = null, jobs } = command.opts<BackupFlags>();
       const save = (file: string) =>
@@ -106,12 +106,12 @@ export function restoreCommand(): Command {
     )
     .option('--server <SERVER>', 'Restore on this Postgres server (default: the server "default")')
     .addOption(labelOption('Restore on the least loaded server with this label (repeatable)'));
-  return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
+  return operatorOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
     const config = readConfig(command);
     const { project = null, as = null, at = null, missing = false, server, label } = command.opts<RestoreFlags>();
     const place = { ...(server !== undefined && { server }), ...(label !== undefined && { labels: label }) };
     const load = (file: string, ...handedOver: string[]) =>
-      withAdmin(command, async (admin) => {
+      withAdminSocket(command, async (admin) => {
         if (!(await exists(file))) throw new UsageError(`There is no file ${source}`);
         for (const path of handedOver) await admin.handOver(path);
         const request = { file, project, as, at, missing, ...place, ...programFolders(config) };
@@ -141,8 +141,8 @@ export function restoreCommand(): Command {
   });
 }
 
-const watch = <T>(admin: AdminClient, path: string, body: BackupBody | RestoreBody): Promise<T> =>
-  abortOnSignals((signal) => admin.watch<T>(path, body, { signal, progress }));
+const watch = <T>(admin: AdminSocketClient, path: string, body: BackupBody | RestoreBody): Promise<T> =>
+  abortOnSignals((signal) => admin.callWithProgress<T>(path, body, { signal, progress }));
 
 /** On standard error: standard output is for the result. */
 const progress = (line: string): void => void process.stderr.write(`${printable(line)}\n`);

@@ -6,7 +6,7 @@ import type { Finding, Health } from '../contract/wire/operator.js';
 import { hasPostgres } from '../postgres.js';
 import { examineDisk } from '../engine/doctor/machine-findings.js';
 import type { SettingName } from '../settings.js';
-import { managementOptions, WHERE_ELSE, withAdmin } from './management.js';
+import { operatorOptions, WHERE_ELSE, withAdminSocket } from './management.js';
 import { withProgramName } from './exit.js';
 import { DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 import { colored, printable } from './terminal/text.js';
@@ -19,7 +19,7 @@ export function doctorCommand(): Command {
   const command = new Command('doctor').description(
     'Check the database, privileges, durability, disk, clock and projects, and suggest fixes',
   );
-  return managementOptions(command, SETTINGS).action(async () => {
+  return operatorOptions(command, SETTINGS).action(async () => {
     const findings: Finding[] = [];
     const { json } = command.opts<{ json?: boolean }>();
     await findAll(command, (finding) => {
@@ -42,7 +42,9 @@ async function findAll(command: Command, onFinding: (finding: Finding) => void):
     return onFinding(noPostgres(`There is no database in ${config.dataDir}.`, WHERE_ELSE));
   const watching = { signal: new AbortController().signal, progress: () => {}, onFinding };
   try {
-    await withAdmin(command, (admin) => admin.watch('local/doctor', {}, watching), { opensLate: true });
+    await withAdminSocket(command, (admin) => admin.callWithProgress('local/doctor', {}, watching), {
+      opensLate: true,
+    });
   } catch (error) {
     if (config.databaseUrl !== null) return onFinding(noPostgres(messageOf(error), CHECK_URL));
     // A full disk is the most likely reason.

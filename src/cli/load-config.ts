@@ -5,11 +5,11 @@ import type { Setting } from '../setting-kinds.js';
 import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
 /** The source of a value, for `cdp config`. */
-export type Source = 'flag' | 'environment' | 'file' | 'default';
+export type SettingSource = 'flag' | 'environment' | 'file' | 'default';
 
 export interface LoadedConfig {
   config: Config;
-  sources: Record<SettingName, Source>;
+  sources: Record<SettingName, SettingSource>;
   /** The text of each value other than a default. */
   written: Partial<Record<SettingName, string>>;
 }
@@ -33,11 +33,11 @@ export function loadConfig(
 ): LoadedConfig {
   const fromFile = readFile(file);
   const config: Partial<Record<SettingName, unknown>> = {};
-  const sources: Partial<Record<SettingName, Source>> = {};
+  const sources: Partial<Record<SettingName, SettingSource>> = {};
   const written: Partial<Record<SettingName, string>> = {};
   for (const name of Object.keys(SETTINGS) as SettingName[]) {
     const row = SETTINGS[name] as Setting<unknown>;
-    const candidates: [Source, string, string | undefined][] = [
+    const candidates: [SettingSource, string, string | undefined][] = [
       ['flag', `--${row.flag}`, flags[row.flag]],
       ['environment', ...fromEnvironment(row, environment)],
       ['file', `"${row.flag}" in the settings file`, fromFile[row.flag]],
@@ -52,7 +52,11 @@ export function loadConfig(
     }
   }
   config.dataDir = resolve(config.dataDir as string);
-  return { config: requireConsistent(config as Config), sources: sources as Record<SettingName, Source>, written };
+  return {
+    config: requireConsistent(config as Config),
+    sources: sources as Record<SettingName, SettingSource>,
+    written,
+  };
 }
 
 /**

@@ -9,14 +9,14 @@ import { openConfiguredEngine } from '../configured-engine.js';
 import { withPrivateFolder } from '../files.js';
 import { DataFolderInUse, hasPostgres, openPostgres } from '../postgres.js';
 import type { Config } from '../settings.js';
-import { AdminClient, NotListening } from './admin-client.js';
+import { AdminSocketClient, NotListening } from './admin-client.js';
 import { UsageError, PROGRAM } from './exit.js';
 import { ConfigError } from './load-config.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 import { warn } from './terminal/output.js';
 
 /** Adds the settings of the database and `--json`. */
-export const managementOptions = (command: Command, settings = DATABASE_SETTINGS): Command =>
+export const operatorOptions = (command: Command, settings = DATABASE_SETTINGS): Command =>
   addSettings(command, settings).option('--json', 'Print JSON');
 
 /** The values of `--label`. */
@@ -35,7 +35,7 @@ export const WHERE_ELSE = `Run this in the service's folder, or name its databas
 /** How long to wait for a service that is starting or stopping. */
 const WAIT_MS = 30_000;
 
-type AdminWork<T> = (admin: AdminClient) => Promise<T>;
+type AdminSocketWork<T> = (admin: AdminSocketClient) => Promise<T>;
 
 /**
  * Calls the service or command that owns the data folder. If there is none, or with DATABASE_URL, this process opens
@@ -43,20 +43,24 @@ type AdminWork<T> = (admin: AdminClient) => Promise<T>;
  * @param work starts again if the called process has just ended, so only its first call may make a change
  * @param opensLate whether the engine opens only when a request needs it
  */
-export async function withAdmin<T>(command: Command, work: AdminWork<T>, { opensLate = false } = {}): Promise<T> {
+export async function withAdminSocket<T>(
+  command: Command,
+  work: AdminSocketWork<T>,
+  { opensLate = false } = {},
+): Promise<T> {
   const config = readConfig(command);
   if (!(await hasPostgres(config))) {
     throw new ConfigError(`There is no database in ${config.dataDir}. ${WHERE_ELSE}`);
   }
   const alone = (folder: string) =>
     withOwnAdminSocket(config, { command: nameOf(command), folder, opensLate }, (socket) =>
-      work(new AdminClient(socket)),
+      work(new AdminSocketClient(socket)),
     );
   if (config.databaseUrl !== null) return withPrivateFolder(alone);
   for (const until = performance.now() + WAIT_MS; ; await sleep(200)) {
     try {
       const socket = await findAdminSocket(config.dataDir);
-      if (socket !== null) return await work(new AdminClient(socket));
+      if (socket !== null) return await work(new AdminSocketClient(socket));
     } catch (error) {
       if (!(error instanceof NotListening)) throw error;
     }
@@ -71,8 +75,9 @@ export async function withAdmin<T>(command: Command, work: AdminWork<T>, { opens
 /** Sets the action of a command that neither checks nor asks anything before it calls the service. */
 export const operatorAction = <Args extends unknown[]>(
   command: Command,
-  work: (admin: AdminClient, ...args: Args) => Promise<void>,
-): Command => managementOptions(command).action((...args: Args) => withAdmin(command, (admin) => work(admin, ...args)));
+  work: (admin: AdminSocketClient, ...args: Args) => Promise<void>,
+): Command =>
+  operatorOptions(command).action((...args: Args) => withAdminSocket(command, (admin) => work(admin, ...args)));
 
 /** The full name, such as `cdp project create`. */
 const nameOf = (command: Command): string =>

@@ -4,9 +4,9 @@ import { Command, Option } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { MOVE_MODES, type MoveMode, VERIFICATIONS, type Verification } from '../contract/moves.js';
 import type { Move, MoveResponse, MovePlanResponse, MoveProjectBody, MovesResponse } from '../contract/wire/moves.js';
-import type { AdminClient } from './admin-client.js';
+import type { AdminSocketClient } from './admin-client.js';
 import { UsageError } from './exit.js';
-import { managementOptions, operatorAction, parseDuration, withAdmin } from './management.js';
+import { operatorOptions, operatorAction, parseDuration, withAdminSocket } from './management.js';
 import { needsOption } from './remote/remote-options.js';
 import { abortOnSignals } from './signals.js';
 import { tableLines } from './terminal/grid.js';
@@ -64,10 +64,10 @@ export function moveCommand(): Command {
       'Target server, by its name in `cdp server list`',
     ),
   ).option('--dry-run', 'Show what prevents the move; change nothing');
-  return managementOptions(command).action((name: string) => {
+  return operatorOptions(command).action((name: string) => {
     const { to, dryRun, ...options } = command.opts<Options>();
     const body = { to, ...moveSettings(options) };
-    return withAdmin(command, async (admin) => {
+    return withAdminSocket(command, async (admin) => {
       if (dryRun) return showPlan(command, admin, name, { to, mode: options.mode });
       const finalMove = await abortOnSignals((signal) => moveAndWait(admin, name, body, signal));
       const pauseOf =
@@ -83,7 +83,7 @@ export function moveCommand(): Command {
  * @throws EngineError; Error with the reason if it was undone
  */
 export async function moveAndWait(
-  admin: AdminClient,
+  admin: AdminSocketClient,
   name: string,
   body: MoveProjectBody,
   interrupted: AbortSignal,
@@ -108,7 +108,7 @@ function secondsOf(text: string): number {
 
 async function showPlan(
   command: Command,
-  admin: AdminClient,
+  admin: AdminSocketClient,
   name: string,
   { to, mode }: Pick<Options, 'to' | 'mode'>,
 ): Promise<void> {
@@ -129,7 +129,7 @@ async function showPlan(
 
 const notStreamed = (fallback: string): string => `It is copied, not streamed: ${fallback}`;
 
-async function untilEnded(admin: AdminClient, startedMove: Move, signal: AbortSignal): Promise<Move> {
+async function untilEnded(admin: AdminSocketClient, startedMove: Move, signal: AbortSignal): Promise<Move> {
   const reporter = new Reporter();
   let move = startedMove;
   let isCanceled = false;

@@ -8,15 +8,15 @@ import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from 
 import type { ProjectLocation } from '../contract/wire/operator.js';
 import { tableLines } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
-import type { AdminClient } from './admin-client.js';
+import type { AdminSocketClient } from './admin-client.js';
 import {
   confirm,
   type Labels,
   labelOption,
-  managementOptions,
+  operatorOptions,
   nowQuery,
   operatorAction,
-  withAdmin,
+  withAdminSocket,
 } from './management.js';
 import { UsageError } from './exit.js';
 import { moveCommand, movesCommand } from './project-move.js';
@@ -57,7 +57,7 @@ function simple(
   verb: string,
   description: string,
   outcome: string,
-  work: (admin: AdminClient, name: string, command: Command) => Promise<ProjectResponse>,
+  work: (admin: AdminSocketClient, name: string, command: Command) => Promise<ProjectResponse>,
 ): Command {
   const command = new Command(verb).description(description).argument('<NAME>');
   return operatorAction(command, async (admin, name: string) => {
@@ -142,11 +142,11 @@ function repair(): Command {
     .option('--all', 'Repair every project')
     .option('--reader-reads-all', 'Let the reader see everything again, even what the project has hidden from it')
     .option('--writer-writes-all', 'Give the writer all rights to its own objects again, even what it has revoked');
-  return managementOptions(command).action((name: string | undefined) => {
+  return operatorOptions(command).action((name: string | undefined) => {
     const { all, ...repairs } = command.opts<RepairOptions & { all?: boolean }>();
     if ((name === undefined) === (all === undefined))
       throw new UsageError('Give either the name of a project or --all');
-    return withAdmin(command, async (admin) => {
+    return withAdminSocket(command, async (admin) => {
       if (name === undefined) return repairAll(command, admin, repairQuery(repairs));
       const { project, repaired } = await admin.call<RepairResponse>(
         'POST',
@@ -175,7 +175,7 @@ function repairQuery({ readerReadsAll, writerWritesAll }: RepairOptions): string
 const REPAIRS_AT_ONCE = 4;
 
 /** If a project cannot be repaired, continues with the others and names it at the end. */
-async function repairAll(command: Command, admin: AdminClient, query: string): Promise<void> {
+async function repairAll(command: Command, admin: AdminSocketClient, query: string): Promise<void> {
   const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
   const ready = projects.filter(isReady);
   const repaired: { name: string; repaired: string[] }[] = [];
@@ -227,9 +227,9 @@ function remove(): Command {
     .description('Delete a project with everything in it; this cannot be undone')
     .argument('<NAME>')
     .option('--yes', 'Do not ask for confirmation');
-  return managementOptions(command).action(async (name: string) => {
+  return operatorOptions(command).action(async (name: string) => {
     if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name, `Deleting "${name}"`, 'project');
-    await withAdmin(command, async (admin) => {
+    await withAdminSocket(command, async (admin) => {
       const query = `confirm=${encodeURIComponent(name)}`;
       const { project } = await admin.call<ProjectResponse>('DELETE', `${pathOf(name)}?${query}`);
       print(command, project, [`Project ${project.name} deleted`]);

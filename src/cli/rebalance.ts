@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/errors.js';
 import type { PlannedMove, RebalanceResponse } from '../contract/wire/moves.js';
-import { managementOptions, withAdmin } from './management.js';
+import { operatorOptions, withAdminSocket } from './management.js';
 import { moveAndWait, type MoveFlags, moveOptions, moveSettings } from './project-move.js';
 import { abortOnSignals } from './signals.js';
 import { tableLines } from './terminal/grid.js';
@@ -16,10 +16,10 @@ export function rebalanceCommand(): Command {
       .option('--plan', 'List the moves; change nothing (default)')
       .option('--apply', 'Carry out the moves, one after the other'),
   );
-  return managementOptions(command).action(() => {
+  return operatorOptions(command).action(() => {
     const { apply, ...options } = command.opts<MoveFlags & { apply?: boolean }>();
     const way = moveSettings(options);
-    return withAdmin(command, async (admin) => {
+    return withAdminSocket(command, async (admin) => {
       const { moves } = await admin.call<RebalanceResponse>('GET', 'admin/rebalance');
       if (!apply) {
         print(command, moves, moves.length === 0 ? ['No project has to move'] : tableOf(moves));

@@ -13,8 +13,8 @@ import type {
   ServerResponse,
   ServersResponse,
 } from '../contract/wire/servers.js';
-import type { AdminClient } from './admin-client.js';
-import { confirm, labelOption, type Labels, managementOptions, operatorAction, withAdmin } from './management.js';
+import type { AdminSocketClient } from './admin-client.js';
+import { confirm, labelOption, type Labels, operatorOptions, operatorAction, withAdminSocket } from './management.js';
 import { UsageError } from './exit.js';
 import { countOf, findingLines } from './doctor.js';
 import { collect } from './remote/remote-options.js';
@@ -87,7 +87,7 @@ function addCommand(): Command {
     .addOption(
       new Option('--engine <ENGINE>', 'Database that the server runs (default: postgres)').choices(SERVER_ENGINES),
     );
-  return managementOptions(command).action((name: string) => {
+  return operatorOptions(command).action((name: string) => {
     const { urlEnv, urlFile, dedicated, engine, ...bounds } = command.opts<AddOptions>();
     const reference = referenceOf({ urlEnv, urlFile });
     if (reference === undefined || (urlEnv !== undefined && urlFile !== undefined)) throw new UsageError(ONE_PLACE);
@@ -98,7 +98,7 @@ function addCommand(): Command {
       ...(dedicated === undefined ? {} : { tenancy: 'dedicated' as const }),
       ...boundsOf(bounds),
     };
-    return withAdmin(command, async (admin) => {
+    return withAdminSocket(command, async (admin) => {
       const { server, findings } = await admin.call<CheckedServerResponse>('POST', 'admin/servers', body);
       const wrong = findings.filter(({ health }) => health !== 'ok');
       const lines = [...findingLines(wrong), `Server ${server.name} added`];
@@ -148,12 +148,12 @@ function checkCommand(): Command {
     .argument('[NAME]')
     .option('--clear', 'Remove databases, roles, slots and publications that were left behind; this cannot be undone')
     .option('--yes', 'Do not ask for confirmation');
-  return managementOptions(command).action(async (name: string | undefined) => {
+  return operatorOptions(command).action(async (name: string | undefined) => {
     const { clear, yes } = command.opts<{ clear?: boolean; yes?: boolean }>();
     if (clear === true && name === undefined) throw new UsageError('--clear takes the name of one server');
     if (clear === true && yes !== true)
       await confirm(name ?? '', `Removing leftovers from the server "${name}"`, 'server');
-    await withAdmin(command, async (admin) => {
+    await withAdminSocket(command, async (admin) => {
       if (clear === true && name !== undefined) return showCleared(command, admin, name);
       const results: CheckedServerResponse[] = [];
       for (const one of name === undefined ? await namesOf(admin) : [name]) {
@@ -167,7 +167,7 @@ function checkCommand(): Command {
   });
 }
 
-async function showCleared(command: Command, admin: AdminClient, name: string): Promise<void> {
+async function showCleared(command: Command, admin: AdminSocketClient, name: string): Promise<void> {
   const { removed, kept } = await admin.call<ClearedServerResponse>('POST', `${pathOf(name)}/clear`);
   const lines = [
     ...removed.map((what) => `Removed: ${what}`),
@@ -177,7 +177,7 @@ async function showCleared(command: Command, admin: AdminClient, name: string): 
   if (kept.length > 0) process.exitCode = 1;
 }
 
-const namesOf = async (admin: AdminClient): Promise<string[]> =>
+const namesOf = async (admin: AdminSocketClient): Promise<string[]> =>
   (await admin.call<ServersResponse>('GET', 'admin/servers')).servers.map(({ name }) => name);
 
 function setCommand(): Command {
@@ -189,7 +189,7 @@ function setCommand(): Command {
   boundOptions(command, 'Replace its labels; repeat for more')
     .option('--no-labels', 'Remove its labels')
     .option('--no-replicas', 'Stop reading from replicas');
-  return managementOptions(command).action((name: string) => {
+  return operatorOptions(command).action((name: string) => {
     const options = command.opts<BoundOptions & UrlOptions & { labels: boolean; replicas: boolean }>();
     if (options.urlEnv !== undefined && options.urlFile !== undefined) throw new UsageError(ONE_PLACE);
     const reference = referenceOf(options);
@@ -206,11 +206,11 @@ function setCommand(): Command {
 
 const status = (verb: string, to: ServerStatus, description: string): Command => {
   const command = new Command(verb).description(description).argument('<NAME>');
-  return managementOptions(command).action((name: string) => apply(command, name, { status: to }, to));
+  return operatorOptions(command).action((name: string) => apply(command, name, { status: to }, to));
 };
 
 const apply = (command: Command, name: string, change: ChangeServerBody, outcome: string): Promise<void> =>
-  withAdmin(command, async (admin) => {
+  withAdminSocket(command, async (admin) => {
     const { server } = await admin.call<ServerResponse>('PUT', pathOf(name), change);
     print(command, server, [`Server ${server.name} ${outcome}`]);
   });
@@ -221,10 +221,10 @@ function removeCommand(): Command {
     .argument('<NAME>')
     .option('--lost', 'The server is permanently lost: also delete its projects. Cannot be undone')
     .option('--yes', 'Do not ask for confirmation');
-  return managementOptions(command).action(async (name: string) => {
+  return operatorOptions(command).action(async (name: string) => {
     const { lost, yes } = command.opts<{ lost?: boolean; yes?: boolean }>();
     if (lost === true && yes !== true) await confirm(name, `Deleting all projects of the server "${name}"`, 'server');
-    await withAdmin(command, async (admin) => {
+    await withAdminSocket(command, async (admin) => {
       const query = lost === true ? `?lost=${encodeURIComponent(name)}` : '';
       const { server, deleted_projects: deleted } = await admin.call<RemovedServerResponse>(
         'DELETE',

@@ -12,9 +12,9 @@ import type {
   TokensResponse,
 } from '../contract/wire/tokens.js';
 import { tableLines } from './terminal/grid.js';
-import type { AdminClient } from './admin-client.js';
+import type { AdminSocketClient } from './admin-client.js';
 import { UsageError } from './exit.js';
-import { managementOptions, nowQuery, operatorAction, parseDuration, withAdmin } from './management.js';
+import { operatorOptions, nowQuery, operatorAction, parseDuration, withAdminSocket } from './management.js';
 import { print } from './terminal/output.js';
 
 /** The path for admin tokens; tokens of all kinds are revoked there. */
@@ -44,7 +44,7 @@ function create(): Command {
     )
     .option('--name <NAME>', 'Name that shows the purpose of the token')
     .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
-  return managementOptions(command).action(async () => {
+  return operatorOptions(command).action(async () => {
     const options = command.opts<Whose & { scopes?: string; readOnly?: boolean; name?: string; expires?: string }>();
     const path = pathIn(command);
     const { name, expires } = options;
@@ -56,7 +56,7 @@ function create(): Command {
       ...(scopes === undefined || options.admin ? {} : { scopes }),
       ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
-    await withAdmin(command, async (admin) => {
+    await withAdminSocket(command, async (admin) => {
       const { token, details } = await admin.call<CreateTokenResponse>('POST', path, body);
       print(command, { token, ...details }, [token]);
     });
@@ -70,11 +70,11 @@ function list(): Command {
     .option('--project <NAME>', 'Tokens of this project')
     .option('--admin', 'Admin tokens, for the admin API')
     .addOption(new Option('--all', 'Tokens of all projects, and admin tokens').conflicts(['project', 'admin']));
-  return managementOptions(command).action(async () => {
+  return operatorOptions(command).action(async () => {
     const options = command.opts<Whose & { all?: boolean }>();
-    if (options.all && command.args.length === 0) return withAdmin(command, (admin) => listAll(command, admin));
+    if (options.all && command.args.length === 0) return withAdminSocket(command, (admin) => listAll(command, admin));
     const path = pathIn(command, '--project NAME, --admin or --all');
-    await withAdmin(command, async (admin) => {
+    await withAdminSocket(command, async (admin) => {
       const tokens = await tokensIn(admin, path);
       print(command, tokens, tableLines(HEADS, tokens.map(cellsOf)));
     });
@@ -84,7 +84,7 @@ function list(): Command {
 const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
 
 /** Admin tokens, which belong to no project, come first. */
-async function allTokens(admin: AdminClient): Promise<(Token & { project: string | null })[]> {
+async function allTokens(admin: AdminSocketClient): Promise<(Token & { project: string | null })[]> {
   const tokens = (await tokensIn(admin, EVERY_TOKEN)).map((token) => ({ project: null as string | null, ...token }));
   const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
   for (const { name } of projects) {
@@ -93,13 +93,13 @@ async function allTokens(admin: AdminClient): Promise<(Token & { project: string
   return tokens;
 }
 
-async function listAll(command: Command, admin: AdminClient): Promise<void> {
+async function listAll(command: Command, admin: AdminSocketClient): Promise<void> {
   const tokens = await allTokens(admin);
   const rows = tokens.map((token) => [token.project ?? '-', ...cellsOf(token)]);
   print(command, tokens, tableLines(['PROJECT', ...HEADS], rows));
 }
 
-const tokensIn = async (admin: AdminClient, path: string): Promise<Token[]> =>
+const tokensIn = async (admin: AdminSocketClient, path: string): Promise<Token[]> =>
   (await admin.call<TokensResponse>('GET', path)).tokens;
 
 const tokensOf = (project: string): string => `admin/projects/${encodeURIComponent(project)}/tokens`;
@@ -127,7 +127,7 @@ function revoke(): Command {
 }
 
 /** @throws UsageError unless exactly one valid token has the name */
-async function idOf(admin: AdminClient, name: string): Promise<string> {
+async function idOf(admin: AdminSocketClient, name: string): Promise<string> {
   const tokens = (await allTokens(admin)).filter((token) => token.name === name && token.revoked_at === null);
   const [only, ...others] = tokens;
   if (only === undefined) throw new UsageError(`No valid token has the ID or the name "${name}"`);

@@ -10,7 +10,7 @@ import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
 import { addImpact } from './impact.js';
 import { checkOptions, type Names } from './options.js';
-import { partitionBatch } from './partition.js';
+import { splitRefusedBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
 /** How to treat existing rows with the same key, and bad records. */
@@ -272,7 +272,7 @@ class Insert<Item extends object> {
    * @throws CdpError if no record caused the error, or without `onRefused`
    */
   async #sendGood(error: CdpError, batch: readonly IndexedRecord<Item>[]): Promise<void> {
-    const partition = this.#options.onRefused === undefined ? undefined : partitionBatch(error, batch.length);
+    const partition = this.#options.onRefused === undefined ? undefined : splitRefusedBatch(error, batch.length);
     if (partition === undefined) throw inInput(error, batch);
     for (const [i, errors] of partition.refused) {
       const bad = batch[i];

@@ -10,7 +10,7 @@ const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
   'sql_error',
 ];
 
-export interface Partition {
+export interface BatchSplit {
   /** The bad records, by their 0-based position in the batch. */
   refused: Map<number, ErrorDetail[]>;
   /** The batches to send instead, as positions in this one. */
@@ -22,11 +22,11 @@ export interface Partition {
  * @param more other codes that a record can cause
  * @returns undefined if no record caused the error
  */
-export function partitionBatch(
+export function splitRefusedBatch(
   error: CdpError,
   size: number,
   more: readonly CdpErrorCode[] = [],
-): Partition | undefined {
+): BatchSplit | undefined {
   const all = Array.from({ length: size }, (_, i) => i);
   const refused = new Map<number, ErrorDetail[]>();
   for (const place of error.errors) {

@@ -4,7 +4,7 @@
  * The words that no operation of the API has, and whether the setting `changes` records them: it omits inserts, and what
  * changes nothing. The operations declare their own (`http/api`).
  */
-export const OTHER_WORDS: ReadonlyMap<string, boolean> = new Map([
+export const OTHER_AUDIT_OPERATIONS: ReadonlyMap<string, boolean> = new Map([
   /** Free SQL as the reader, which cannot change anything. */
   ['sql_read', false],
   /** A write with dry_run, which was rolled back. */
@@ -48,7 +48,7 @@ export const AUDIT_STATEMENTS = ['hash', 'text'] as const;
 export type AuditStatements = (typeof AUDIT_STATEMENTS)[number];
 
 /** The author of an operation, and the request that asked for it. */
-export interface Origin {
+export interface AuditOrigin {
   actor: AuditActor;
   /** The id of a token, the subject of a JWT, or the name of an account. */
   actorId: string | null;
@@ -62,7 +62,7 @@ export interface Origin {
 }
 
 /** The origin of actions that the service takes on its own. */
-export const BY_ITSELF: Origin = {
+export const BY_ITSELF: AuditOrigin = {
   actor: 'service',
   actorId: null,
   actorName: null,

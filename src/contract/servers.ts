@@ -44,10 +44,10 @@ export const takesRebalance = ({ engine }: OfEngine): boolean => engine !== 'cit
 export const takesReplicas = ({ engine }: OfEngine): boolean => engine !== 'citus';
 
 /** `dedicated`: reserved for a single project. */
-export const SERVER_TENANCIES = ['shared', 'dedicated'] as const;
-export type ServerTenancy = (typeof SERVER_TENANCIES)[number];
+export const OCCUPANCIES = ['shared', 'dedicated'] as const;
+export type Occupancy = (typeof OCCUPANCIES)[number];
 
-export const defaultTenancy = (engine: ServerEngine): ServerTenancy => (engine === 'citus' ? 'dedicated' : 'shared');
+export const defaultOccupancy = (engine: ServerEngine): Occupancy => (engine === 'citus' ? 'dedicated' : 'shared');
 
 /** Where reads run: `strong` only on the primary, `bounded` on a streaming replica if there is one. */
 export const CONSISTENCIES = ['strong', 'bounded'] as const;

@@ -7,7 +7,7 @@ import { damageOf, isCorruption } from '../tenancy/postgres-errors.js';
 const AGAIN_MS = 60_000;
 
 /** Maximum number of places to remember. */
-const MAX_PLACES = 1_000;
+const MAX_FINDINGS = 1_000;
 
 export class CorruptionLog {
   /** Findings since the start. */
@@ -27,14 +27,14 @@ export class CorruptionLog {
     this.note(projectName, damageOf(error));
   }
 
-  /** @param place for the log: nothing that a caller has chosen */
-  note(projectName: string | null, place: object): void {
+  /** @param damage for the log: nothing that a caller has chosen */
+  note(projectName: string | null, damage: object): void {
     this.count++;
-    const key = JSON.stringify([projectName, place]);
+    const key = JSON.stringify([projectName, damage]);
     const now = performance.now();
     if (now - (this.logged.get(key) ?? -Infinity) < AGAIN_MS) return;
-    if (this.logged.size >= MAX_PLACES) this.logged.clear();
+    if (this.logged.size >= MAX_FINDINGS) this.logged.clear();
     this.logged.set(key, now);
-    this.log.error({ ...(projectName === null ? {} : { project: projectName }), ...place }, 'damaged data was found');
+    this.log.error({ ...(projectName === null ? {} : { project: projectName }), ...damage }, 'damaged data was found');
   }
 }

@@ -4,15 +4,15 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index.js';
-import type { Connections, Lease } from '../tenancy/connections/connections.js';
+import type { ProjectConnectionPool, PooledConnection } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { type ConnectionKind, isReader, runsFreeSql } from '../tenancy/connections/session-settings.js';
 import { fromPostgres, unavailable } from '../tenancy/postgres-errors.js';
-import { projectIsMoving } from '../tenancy/placement.js';
+import { projectMovingError } from '../tenancy/placement.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { PostgresServer } from '../tenancy/tenancy.js';
-import { abortReason, type Clock, type Deadline, TimedRequest, type StopReason } from './timed-request.js';
+import { abortReason, type RequestTimer, type Deadline, BackendRequest, type StopReason } from './timed-request.js';
 import type { CorruptionLog } from './corruption-log.js';
 import { awaitPosition } from './position.js';
 import type { ServerCapacities } from './server-capacities.js';
@@ -21,7 +21,7 @@ import type { WaitBudget } from './wait-budget.js';
 import type { Growth, Quotas } from './quota.js';
 import type { RequestTrace, ChildSpan } from './trace.js';
 
-export type ConnectionWork<T> = (lease: Lease, clock: Clock) => Promise<T>;
+export type ConnectionWork<T> = (lease: PooledConnection, clock: RequestTimer) => Promise<T>;
 
 /** A use of a project's database. */
 export interface ConnectionUse {
@@ -43,9 +43,9 @@ export interface ConnectionUse {
 
 /** A connection, and everything to release after its use. */
 interface AcquiredConnection {
-  readonly lease: Lease;
+  readonly lease: PooledConnection;
   readonly server: PostgresServer;
-  readonly connections: Connections;
+  readonly connections: ProjectConnectionPool;
   readonly call: ChildSpan | undefined;
   /** Releases the server and the slot. */
   readonly release: () => void;
@@ -54,16 +54,16 @@ interface AcquiredConnection {
 /** What the life of projects means for their use. */
 interface ProjectChecks {
   /** Migrates the project's database if an earlier version of the service has made it. */
-  upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined;
+  upgradeIfNeeded(row: ProjectRow): Promise<void> | undefined;
   /** @throws EngineError if it was deleted or deactivated */
-  requireActive(project: ProjectRow): Promise<void>;
+  requireActive(row: ProjectRow): Promise<void>;
 }
 
 export class DatabaseAccess {
   /** Requests that were stopped from outside, by reason. */
   readonly stops = new Map<StopReason, number>();
   /** Requests that use a backend now. */
-  private readonly running = new PeriodicChecks<TimedRequest>();
+  private readonly running = new PeriodicChecks<BackendRequest>();
 
   constructor(
     readonly servers: Servers,
@@ -111,7 +111,7 @@ export class DatabaseAccess {
     const { lease, server, connections, call, release } = await this.acquire(use);
     const { session } = lease;
     const answeredBefore = session.answeredCount;
-    const request = new TimedRequest(lease, use.deadline, server.watchdog, this.stops);
+    const request = new BackendRequest(lease, use.deadline, server.watchdog, this.stops);
     const unwatch = isReader(use.connection) ? null : this.quotas.watch(use.row, use.growth, request);
     this.running.add(request);
     try {
@@ -126,7 +126,7 @@ export class DatabaseAccess {
       // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
       if (isDenied(error)) lease.closeAfterUse();
       const unanswered = session.answeredCount === answeredBefore;
-      throw isEnded(error) && lease.reused && unanswered ? new DiedWhileIdle(error) : error;
+      throw isConnectionEnd(error) && lease.reused && unanswered ? new DiedWhileIdle(error) : error;
     } finally {
       this.running.delete(request);
       request.finish();
@@ -144,10 +144,10 @@ export class DatabaseAccess {
     const { row, waitBudget, replica, connection, deadline, trace } = use;
     const { id, placement, isFenced } = row;
     const kind = connection === 'read' && !isFenced ? 'write' : connection;
-    if (isFenced && !isReader(kind)) throw projectIsMoving();
+    if (isFenced && !isReader(kind)) throw projectMovingError();
     const at = replica?.at ?? null;
     const server = at?.server ?? this.servers.serverOf(placement);
-    const { slots, connections } = this.capacities.of(placement, at);
+    const { slots, connections } = this.capacities.forPlacement(placement, at);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, waitBudget);
     let releaseSlot = () => {};
@@ -157,7 +157,7 @@ export class DatabaseAccess {
     };
     let call: ChildSpan | undefined;
     try {
-      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'api', waitBudget, deadline.signal);
+      const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', waitBudget, deadline.signal);
       releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
@@ -174,12 +174,12 @@ export class DatabaseAccess {
   }
 
   /** If Postgres answers but refuses or ends the connection, the project may have been deleted. */
-  private async explained(project: ProjectRow, error: unknown): Promise<unknown> {
+  private async explained(row: ProjectRow, error: unknown): Promise<unknown> {
     const response = fromPostgres(error);
-    if (response instanceof EngineError) this.corruption.noteError(project.name, response.cause);
+    if (response instanceof EngineError) this.corruption.noteError(row.name, response.cause);
     if (!(response instanceof EngineError) || response.code !== 'database_unavailable') return response;
-    if (response.cause instanceof PostgresError) await this.projects.requireActive(project);
-    const { server, added } = project.placement;
+    if (response.cause instanceof PostgresError) await this.projects.requireActive(row);
+    const { server, added } = row.placement;
     if (added !== null && response.dependency !== null) response.dependency = `server ${server}`;
     return response;
   }
@@ -230,7 +230,7 @@ function isDenied(error: unknown): boolean {
 }
 
 /** The connection was lost, or Postgres announced that it ends it. */
-const isEnded = (error: unknown): error is ConnectionLost | PostgresError =>
+const isConnectionEnd = (error: unknown): error is ConnectionLost | PostgresError =>
   error instanceof ConnectionLost || isShutdown(error);
 
 /** The connection had died while it was idle; at most the beginning of a transaction was sent on it. */

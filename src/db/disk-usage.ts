@@ -37,7 +37,7 @@ export class DiskUsage {
 
   constructor(
     private readonly measure: MeasureSize,
-    private project: ProjectRow,
+    private row: ProjectRow,
     private quotaBytes: number,
   ) {}
 
@@ -68,8 +68,8 @@ export class DiskUsage {
   }
 
   /** A changed quota applies as soon as the project's row is read again. */
-  update(project: ProjectRow, quota: number): void {
-    this.project = project;
+  update(row: ProjectRow, quota: number): void {
+    this.row = row;
     if (quota === this.quotaBytes) return;
     this.quotaBytes = quota;
     this.note(this.bytes);
@@ -115,7 +115,7 @@ export class DiskUsage {
     const startedAt = performance.now();
     // If the size is unknown, the last one stays: the next use of a missing database reports that better, and a cluster
     // with an unreachable node has not become smaller.
-    this.note((await this.measure(this.project)) ?? this.bytes);
+    this.note((await this.measure(this.row)) ?? this.bytes);
     this.measuredAt = startedAt;
     const endedAt = performance.now();
     this.nextMeasurementAt = endedAt + (endedAt - startedAt) * (1 / MEASURING_SHARE - 1);

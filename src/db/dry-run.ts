@@ -40,17 +40,17 @@ export class DryRun {
 
   /**
    * Replaces the commit: runs the last statements and the checks of a commit, and rolls back.
-   * @param opening statements that begin the transaction; none: it has begun
+   * @param preamble statements that begin the transaction; none: it has begun
    * @returns the results of `last`, and the error if Postgres refused one of them, or would refuse the commit
    * @throws ConnectionLost
    */
   async end(
     session: Session,
-    opening: readonly Statement[],
-    last: readonly Step[],
+    preamble: readonly Statement[],
+    beforeCommit: readonly Step[],
   ): Promise<{ results: readonly Result[]; error: Error | null }> {
-    const outcome = await session.pipeline([...opening, ...last, fixed('SET CONSTRAINTS ALL IMMEDIATE')]);
-    const results = outcome.results.slice(opening.length, opening.length + last.length);
+    const outcome = await session.pipeline([...preamble, ...beforeCommit, fixed('SET CONSTRAINTS ALL IMMEDIATE')]);
+    const results = outcome.results.slice(preamble.length, preamble.length + beforeCommit.length);
     if (outcome.error !== null) return { results, error: outcome.error };
     const duration_ms = roundedMs(performance.now() - this.started);
     const [rows, locks, relations] = await session.run([this.writtenRows(), LOCKS, this.relations()]);

@@ -6,9 +6,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { fixed, PostgresError, type Session, SQLSTATE } from '../pg/index.js';
-import type { Lease } from '../tenancy/connections/connections.js';
+import type { PooledConnection } from '../tenancy/connections/connections.js';
 import type { PostgresServer } from '../tenancy/tenancy.js';
-import type { Clock } from './timed-request.js';
+import type { RequestTimer } from './timed-request.js';
 
 /** Maximum wait for a replica to catch up. */
 const WAIT_MS = 300;
@@ -87,7 +87,11 @@ export function primaryMayAnswer(error: unknown): boolean {
  * Waits, before a read at a replica, until the replica has reached the position.
  * @throws NotReplayed; ConnectionLost
  */
-export async function awaitPosition(lease: Lease, clock: Clock, position: string | undefined): Promise<void> {
+export async function awaitPosition(
+  lease: PooledConnection,
+  clock: RequestTimer,
+  position: string | undefined,
+): Promise<void> {
   if (lease.session.wasPromoted) {
     lease.closeAfterUse();
     throw new NotReplayed('The replica was promoted');

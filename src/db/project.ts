@@ -6,16 +6,16 @@ import type { Schema } from '../contract/schema.js';
 import type { Consistency } from '../contract/servers.js';
 import { BEGIN, PostgresError, ROLLBACK, type Statement } from '../pg/index.js';
 import type { ConnectionKind } from '../tenancy/connections/session-settings.js';
-import type { Lease } from '../tenancy/connections/connections.js';
+import type { PooledConnection } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { DatabaseAccess, ConnectionUse } from './database-access.js';
-import { type Clock, type Deadline, queryTimeout } from './timed-request.js';
+import { type RequestTimer, type Deadline, queryTimeout } from './timed-request.js';
 import { DryRun } from './dry-run.js';
 import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
 import { positionOf, UNKNOWN_POSITION } from './position.js';
 import type { Growth } from './quota.js';
 import type { RequestTrace } from './trace.js';
-import { type Commit, commitError, runCommit, QueryRunner, type WriteWork } from './transaction.js';
+import { type CommitPlan, commitError, runCommit, QueryRunner, type WriteWork } from './transaction.js';
 import { WaitBudget } from './wait-budget.js';
 
 /** Whose login a callback uses, and how long it may take. */
@@ -33,7 +33,7 @@ interface UseOptions extends Partial<Pick<Deadline, 'timeoutMs' | 'timeoutError'
 
 export interface ReadOptions extends UseOptions {
   /** Begin a transaction, which is rolled back, and resets the session. Default: none; each round trip is by itself. */
-  readonly begin?: readonly Statement[];
+  readonly preamble?: readonly Statement[];
 }
 
 /** `A`: the response that is stored under a key; never: the operation takes none. */
@@ -50,7 +50,7 @@ export interface WriteOptions<A> extends UseOptions {
   /** Begins the transaction. Default, and always with a key: BEGIN. */
   readonly begin?: Statement;
   /** Statements to run after that, in the same round trip. */
-  readonly first?: readonly Statement[];
+  readonly afterBegin?: readonly Statement[];
   /** A repeat cannot do it twice, even without a key: an unknown outcome may be retried. */
   readonly isIdempotent?: boolean;
   /** The end of the transaction resets the session in the same round trip. */
@@ -154,10 +154,10 @@ export class Project {
    * @throws EngineError overloaded, database_unavailable, the error of its time limit, and what the callback throws
    */
   read<T>(options: ReadOptions, work: (db: QueryRunner) => Promise<T>): Promise<T> {
-    const { begin = [] } = options;
+    const { preamble: begin = [] } = options;
     return this.use(options, 'none', async (lease, clock) => {
       const db = new QueryRunner(lease, clock, begin);
-      const value = await endTransaction(db, () => work(db));
+      const value = await runAndClose(db, () => work(db));
       if (lease.session.inTransaction) await lease.session.run([ROLLBACK], { reset: true });
       return value;
     });
@@ -179,7 +179,7 @@ export class Project {
   }
 
   private async writeWithoutKey<T, A>(options: WriteOptions<A>, work: WriteWork<A, T>): Promise<T> {
-    const { growth = 'grows', begin = BEGIN, first = [] } = options;
+    const { growth = 'grows', begin = BEGIN, afterBegin: first = [] } = options;
     if (growth === 'grows') await this.requireRoom();
     return this.use(options, growth, async (lease, clock) => {
       const beginTransaction = async (): Promise<readonly Statement[]> => {
@@ -198,7 +198,7 @@ export class Project {
     responseSchema: Schema<A>,
     work: WriteWork<A, T>,
   ): Promise<T | { response: A; replayed: true }> {
-    const { growth = 'grows', first = [] } = options;
+    const { growth = 'grows', afterBegin: first = [] } = options;
     return this.use(options, growth, async (lease, clock) => {
       const { session } = lease;
       try {
@@ -220,37 +220,37 @@ export class Project {
 
   /** Runs the callback, and ends its transaction. */
   private async finishWrite<T, A>(
-    lease: Lease,
-    clock: Clock,
+    lease: PooledConnection,
+    clock: RequestTimer,
     db: QueryRunner,
     work: WriteWork<A, T>,
     options: WriteOptions<A>,
     key: IdempotencyKey | null = null,
   ): Promise<T> {
     const { session } = lease;
-    const end = await endTransaction(db, () => work(db));
+    const end = await runAndClose(db, () => work(db));
     const after = new QueryRunner(lease, clock, []);
     if ('rollback' in end) {
       if (session.inTransaction) await session.run([ROLLBACK], { reset: options.reset ?? false });
       return end.rollback;
     }
-    if (!('afterRollback' in end)) return this.commit(lease, db.unsent, after, end, options, key);
+    if (!('afterRollback' in end)) return this.commit(lease, db.unsentPreamble, after, end, options, key);
     if (session.inTransaction) await after.rollback();
-    return endTransaction(after, () => end.afterRollback(after)).catch((cause: unknown) => {
+    return runAndClose(after, () => end.afterRollback(after)).catch((cause: unknown) => {
       throw commitError(session, cause);
     });
   }
 
   /**
    * Commits; a dry run is rolled back.
-   * @param opening statements that begin the transaction; none: it has begun
+   * @param preamble statements that begin the transaction; none: it has begun
    * @param after for what the callback does if Postgres refuses
    */
   private async commit<T, A>(
-    { session }: Lease,
-    opening: readonly Statement[],
+    { session }: PooledConnection,
+    preamble: readonly Statement[],
     after: QueryRunner,
-    { response, rows, last = [], prepared = false, resultOf, onRefused }: Commit<A, T>,
+    { response, rows, beforeCommit: last = [], prepared = false, resultOf, onRefused }: CommitPlan<A, T>,
     { reset = false, isIdempotent = false }: WriteOptions<A>,
     key: IdempotencyKey | null,
   ): Promise<T> {
@@ -259,18 +259,22 @@ export class Project {
     const options = { hasKey: key !== null, isIdempotent, prepared, reset };
     const { results, error } =
       dryRun === null
-        ? await runCommit(session, opening, last, stored, options)
-        : await dryRun.end(session, opening, last);
+        ? await runCommit(session, preamble, last, stored, options)
+        : await dryRun.end(session, preamble, last);
     if (error === null) {
       if (dryRun !== null && reset) await session.reset();
       return resultOf(results);
     }
     if (!(error instanceof PostgresError) || session.closed || onRefused === undefined) throw error;
     if (session.inTransaction) await after.rollback();
-    return endTransaction(after, () => onRefused(error, results, after));
+    return runAndClose(after, () => onRefused(error, results, after));
   }
 
-  private use<T>(options: UseOptions, growth: Growth, work: (lease: Lease, clock: Clock) => Promise<T>): Promise<T> {
+  private use<T>(
+    options: UseOptions,
+    growth: Growth,
+    work: (lease: PooledConnection, clock: RequestTimer) => Promise<T>,
+  ): Promise<T> {
     const { row, waitBudget, replica } = this;
     const { connection = 'write', signal, timeoutMs = TIMEOUT_MS, trace = this.trace } = options;
     const { timeoutError = queryTimeout(timeoutMs) } = options;
@@ -280,7 +284,7 @@ export class Project {
 }
 
 /** Runs a callback and ends its transaction, also if it throws: nothing that it has left running may use the connection. */
-async function endTransaction<T>(db: QueryRunner, work: () => T | Promise<T>): Promise<T> {
+async function runAndClose<T>(db: QueryRunner, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work();
   } finally {

@@ -6,7 +6,7 @@
 import { quotaText, roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import type { Clock } from './timed-request.js';
+import type { RequestTimer } from './timed-request.js';
 import { DiskUsage, type MeasureSize } from './disk-usage.js';
 
 /** Work that took longer may have written a lot: the size is measured again after it. */
@@ -29,7 +29,7 @@ export interface OverQuota {
   readonly mayRunCode: boolean;
 }
 
-type Stoppable = Pick<Clock, 'stop'>;
+type Stoppable = Pick<RequestTimer, 'stopRequest'>;
 
 interface LimitedWork {
   readonly since: number;
@@ -69,8 +69,8 @@ export class Quotas {
    * @throws EngineError quota_exceeded; database_unavailable if the disk is nearly full, or the size has to be measured and
    * cannot be
    */
-  requireRoom(project: ProjectRow): Promise<void> | undefined {
-    return this.overQuota(project)?.then((over) => {
+  requireRoom(row: ProjectRow): Promise<void> | undefined {
+    return this.overQuota(row)?.then((over) => {
       if (over !== null) throw over.error;
     });
   }
@@ -79,10 +79,10 @@ export class Quotas {
    * A nearly full disk counts as well.
    * @returns null, at once, for a project without a quota. @throws EngineError database_unavailable
    */
-  overQuota(project: ProjectRow): Promise<OverQuota | null> | null {
-    const error = this.lackOfRoom(project);
+  overQuota(row: ProjectRow): Promise<OverQuota | null> | null {
+    const error = this.lackOfRoom(row);
     if (error !== null) return Promise.resolve({ error, mayRunCode: true });
-    const watched = this.watched(project);
+    const watched = this.watched(row);
     return watched === null ? null : this.check(watched.usage);
   }
 
@@ -96,8 +96,8 @@ export class Quotas {
    * @param request may be stopped at any time, if it grows the project too far
    * @returns a function that ends the watch; null if there is nothing to watch
    */
-  watch(project: ProjectRow, growth: Growth, request: Stoppable): (() => void) | null {
-    const watched = this.watched(project);
+  watch(row: ProjectRow, growth: Growth, request: Stoppable): (() => void) | null {
+    const watched = this.watched(row);
     if (watched === null) return null;
     const { usage, works } = watched;
     const work = { since: performance.now(), limit: limitOf(usage, growth), request };
@@ -123,16 +123,16 @@ export class Quotas {
   }
 
   /** null if the project has no quota. */
-  private watched(project: ProjectRow): WatchedProject | null {
-    const { id, quotaBytes } = project;
+  private watched(row: ProjectRow): WatchedProject | null {
+    const { id, quotaBytes } = row;
     const quota = quotaBytes === null ? this.defaultBytes : quotaBytes === 0 ? null : quotaBytes;
     if (quota === null) {
       this.projects.delete(id);
       return null;
     }
     const existing = this.projects.get(id);
-    existing?.usage.update(project, quota);
-    const watched = existing ?? { usage: new DiskUsage(this.measure, project, quota), works: new Set() };
+    existing?.usage.update(row, quota);
+    const watched = existing ?? { usage: new DiskUsage(this.measure, row, quota), works: new Set() };
     if (existing === undefined) this.projects.set(id, watched);
     return watched;
   }
@@ -144,7 +144,7 @@ export class Quotas {
       usage.startMeasuring().then(
         () => {
           for (const work of works) {
-            if (isLong(work) && usage.bytes > work.limit) work.request.stop(stopReason(usage), 'quota');
+            if (isLong(work) && usage.bytes > work.limit) work.request.stopRequest(stopReason(usage), 'quota');
           }
         },
         // Without a measurement nothing is canceled; the next one comes in a second.

@@ -1,13 +1,13 @@
 /** Slots and connections of each Postgres server. A server that hangs takes none from the others. */
 import { DEFAULT_SERVER, serverName } from '../contract/servers.js';
 import type { Log } from '../log.js';
-import { Connections } from '../tenancy/connections/connections.js';
+import { ProjectConnectionPool } from '../tenancy/connections/connections.js';
 import type { ProjectSessions } from '../tenancy/connections/project-session.js';
 import type { AddedServer, Placement } from '../tenancy/placement.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { PostgresServer } from '../tenancy/tenancy.js';
-import { type Load, noLoad, Slots, type SlotKind } from './slots.js';
+import { type Load, noLoad, Slots, type SlotClass } from './slots.js';
 
 /** Limits that apply to each server. */
 export interface CapacitySettings {
@@ -31,7 +31,7 @@ interface ServerCapacity {
   readonly server: PostgresServer | null;
   readonly replica: Replica | null;
   readonly slots: Slots;
-  readonly connections: Connections;
+  readonly connections: ProjectConnectionPool;
 }
 
 export class ServerCapacities {
@@ -48,7 +48,7 @@ export class ServerCapacities {
    * @param replica null: the server where the project lives
    * @throws EngineError database_unavailable if this instance does not have the server's URL
    */
-  of(placement: Placement, replica: Replica | null = null): ServerCapacity {
+  forPlacement(placement: Placement, replica: Replica | null = null): ServerCapacity {
     const name = replica?.name ?? serverName(placement);
     const maxConnections = this.connectionLimit(placement.added);
     const existing = this.byServer.get(name);
@@ -90,7 +90,7 @@ export class ServerCapacities {
   }
 
   /** Requests running and waiting now. @param projectId undefined: of all projects */
-  load(projectId?: string): Record<SlotKind, Load> {
+  load(projectId?: string): Record<SlotClass, Load> {
     const load = noLoad();
     for (const { slots } of this.byServer.values()) slots.addLoad(load, projectId);
     return load;
@@ -110,12 +110,12 @@ export class ServerCapacities {
     return new Slots({
       total: running,
       running: projectRunning,
-      reservedForApi: projectReserved,
+      reservedForTyped: projectReserved,
       waiting: projectWaiting,
     });
   }
 
-  private newConnections(maxConnections: number, replica: Replica | null, isLocal: boolean): Connections {
+  private newConnections(maxConnections: number, replica: Replica | null, isLocal: boolean): ProjectConnectionPool {
     const { projectRunning, projectReserved, idleConnectionMs, log } = this.settings;
     const sessions: Pick<ProjectSessions, 'open'> = {
       open: (connection) => this.sessions.open({ ...connection, replica: replica?.server ?? null }),
@@ -127,6 +127,6 @@ export class ServerCapacities {
       idleMs: idleConnectionMs,
       isLocal,
     };
-    return new Connections(sessions, limits, log);
+    return new ProjectConnectionPool(sessions, limits, log);
   }
 }

@@ -7,7 +7,7 @@ import { FairQueue } from './fair-queue.js';
 import type { WaitBudget } from './wait-budget.js';
 
 /** Operations of the API (inserts, schema calls) have slots that free SQL cannot take. */
-export type SlotKind = 'api' | 'sql';
+export type SlotClass = 'typed' | 'sql';
 
 export interface Load {
   running: number;
@@ -20,7 +20,7 @@ export interface SlotLimits {
   /** Running at once, per project. */
   running: number;
   /** Of `running`, reserved for operations of the API. */
-  reservedForApi: number;
+  reservedForTyped: number;
   /** Waiting, per project. */
   waiting: number;
 }
@@ -40,7 +40,7 @@ export class Slots {
   private running = 0;
   /** Projects with running requests. */
   private readonly projects = new Map<string, Usage>();
-  private readonly queue = new FairQueue<SlotKind>({
+  private readonly queue = new FairQueue<SlotClass>({
     tryTake: (projectId, kind) => this.tryTake(projectId, kind),
     order: 'any',
     late: 'No slot became free in time',
@@ -55,7 +55,7 @@ export class Slots {
   }
 
   /** Requests running and waiting now, for the metrics. @param projectId undefined: all of them */
-  addLoad(load: Record<SlotKind, Load>, projectId?: string): void {
+  addLoad(load: Record<SlotClass, Load>, projectId?: string): void {
     const all = () => new Set([...this.projects.keys(), ...this.queue.projects()]);
     for (const one of projectId === undefined ? all() : [projectId]) this.addLoadOf(one, load);
   }
@@ -64,7 +64,7 @@ export class Slots {
    * Rejects a new request if no slot is free and the queue is full.
    * @throws EngineError overloaded
    */
-  rejectIfFull(projectId: string, kind: SlotKind): void {
+  rejectIfFull(projectId: string, kind: SlotClass): void {
     if (!this.isFree(this.usageOf(projectId), kind)) this.rejectIfQueueFull(projectId);
   }
 
@@ -76,7 +76,7 @@ export class Slots {
    */
   acquire(
     projectId: string,
-    kind: SlotKind,
+    kind: SlotClass,
     budget: WaitBudget,
     signal: AbortSignal,
   ): (() => void) | Promise<() => void> {
@@ -84,13 +84,13 @@ export class Slots {
     return this.wait(projectId, kind, budget, signal);
   }
 
-  private async wait(projectId: string, kind: SlotKind, budget: WaitBudget, signal: AbortSignal): Promise<() => void> {
+  private async wait(projectId: string, kind: SlotClass, budget: WaitBudget, signal: AbortSignal): Promise<() => void> {
     this.rejectIfQueueFull(projectId);
     await this.queue.wait(projectId, kind, budget, signal);
     return this.releaseOf(projectId, kind);
   }
 
-  private tryTake(projectId: string, kind: SlotKind): boolean {
+  private tryTake(projectId: string, kind: SlotClass): boolean {
     const usage = this.usageOf(projectId);
     if (!this.isFree(usage, kind)) return false;
     this.projects.set(projectId, usage);
@@ -100,10 +100,10 @@ export class Slots {
     return true;
   }
 
-  private isFree({ running, runningSql }: Usage, kind: SlotKind): boolean {
+  private isFree({ running, runningSql }: Usage, kind: SlotClass): boolean {
     const { limits } = this;
     if (this.running >= limits.total || running >= limits.running) return false;
-    return kind === 'api' || runningSql < limits.running - limits.reservedForApi;
+    return kind === 'typed' || runningSql < limits.running - limits.reservedForTyped;
   }
 
   /** @throws EngineError overloaded */
@@ -111,7 +111,7 @@ export class Slots {
     if (this.queue.lengthOf(projectId) >= this.limits.waiting) throw TOO_MANY_WAITING;
   }
 
-  private releaseOf(projectId: string, kind: SlotKind): () => void {
+  private releaseOf(projectId: string, kind: SlotClass): () => void {
     let isReleased = false;
     return () => {
       if (isReleased) return;
@@ -129,15 +129,15 @@ export class Slots {
     return this.projects.get(projectId) ?? { running: 0, runningSql: 0 };
   }
 
-  private addLoadOf(projectId: string, load: Record<SlotKind, Load>): void {
+  private addLoadOf(projectId: string, load: Record<SlotClass, Load>): void {
     const { running, runningSql } = this.usageOf(projectId);
-    load.api.running += running - runningSql;
+    load.typed.running += running - runningSql;
     load.sql.running += runningSql;
     for (const kind of this.queue.waiting(projectId)) load[kind].waiting++;
   }
 }
 
-export const noLoad = (): Record<SlotKind, Load> => ({
-  api: { running: 0, waiting: 0 },
+export const noLoad = (): Record<SlotClass, Load> => ({
+  typed: { running: 0, waiting: 0 },
   sql: { running: 0, waiting: 0 },
 });

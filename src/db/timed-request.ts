@@ -1,7 +1,7 @@
 /** A request that uses Postgres: how long it may (contract C13.14), and what stops it then, or earlier. */
 import { EngineError } from '../contract/errors.js';
-import type { Lease } from '../tenancy/connections/connections.js';
-import { type Backend, GRACE_MS, type Watchdog } from '../tenancy/connections/watchdog.js';
+import type { PooledConnection } from '../tenancy/connections/connections.js';
+import { type Backend, GRACE_MS, type BackendControl } from '../tenancy/connections/watchdog.js';
 import type { Checkable } from './periodic-checks.js';
 
 export interface Deadline {
@@ -20,11 +20,11 @@ export type StopReason = (typeof STOP_REASONS)[number];
  * The clock of a request's time limit. It can be paused, for instance while a slow client holds up a stream, and the
  * request can be stopped early.
  */
-export interface Clock {
+export interface RequestTimer {
   pause(): void;
   resume(): void;
   /** Stops the request as if its time were up, with the given reason. */
-  stop(reason: EngineError, why: StopReason): void;
+  stopRequest(reason: EngineError, why: StopReason): void;
 }
 
 /** @param hint how a statement may take longer */
@@ -51,7 +51,7 @@ const PROCESSOR_CHECK_MS = 100;
  * up, or its client has disconnected, the statement is canceled; if that fails, the backend is terminated (contract
  * C13.15).
  */
-export class TimedRequest implements Clock, Checkable {
+export class BackendRequest implements RequestTimer, Checkable {
   readonly startedAt = performance.now();
   private due: number;
   /** Milliseconds left while the clock is paused; null: it runs. */
@@ -66,9 +66,9 @@ export class TimedRequest implements Clock, Checkable {
   private watchProcessors: (() => Promise<void>) | undefined;
 
   constructor(
-    private readonly lease: Lease,
+    private readonly lease: PooledConnection,
     private readonly deadline: Deadline,
-    private readonly watchdog: Watchdog,
+    private readonly watchdog: BackendControl,
     /** Stopped requests by reason. */
     private readonly stops: Map<StopReason, number>,
   ) {
@@ -81,8 +81,8 @@ export class TimedRequest implements Clock, Checkable {
 
   check(now: number): void {
     if (this.stopped !== null) return;
-    if (this.deadline.signal.aborted) this.stop(...abortReason(this.deadline.signal));
-    else if (this.left === null && now >= this.due) this.stop(this.deadline.timeoutError(), 'time_limit');
+    if (this.deadline.signal.aborted) this.stopRequest(...abortReason(this.deadline.signal));
+    else if (this.left === null && now >= this.due) this.stopRequest(this.deadline.timeoutError(), 'time_limit');
     else if (now >= this.nextProcessorCheck) this.checkProcessors(now);
   }
 
@@ -97,7 +97,7 @@ export class TimedRequest implements Clock, Checkable {
   }
 
   /** Stops the request as if its time were up, with the given reason. */
-  stop(reason: EngineError, why: StopReason): void {
+  stopRequest(reason: EngineError, why: StopReason): void {
     if (this.stopped !== null || this.finished) return;
     this.stopped = reason;
     this.stops.set(why, (this.stops.get(why) ?? 0) + 1);

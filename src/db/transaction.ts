@@ -23,9 +23,9 @@ import {
   type Statement,
   type Step,
 } from '../pg/index.js';
-import type { Lease } from '../tenancy/connections/connections.js';
+import type { PooledConnection } from '../tenancy/connections/connections.js';
 import { isReader } from '../tenancy/connections/session-settings.js';
-import type { Clock } from './timed-request.js';
+import type { RequestTimer } from './timed-request.js';
 import type { Replayable } from './idempotency.js';
 
 /**
@@ -37,14 +37,14 @@ export class QueryRunner {
   private hasEnded = false;
 
   /**
-   * @param opening statements that begin the transaction; none: it has begun, or there is none
-   * @param begin called for another transaction. @returns statements that begin it
+   * @param preamble statements that begin the transaction; none: it has begun, or there is none
+   * @param newPreamble called for another transaction. @returns statements that begin it
    */
   constructor(
-    private readonly lease: Lease,
-    private readonly clock: Clock,
-    private opening: readonly Statement[],
-    private readonly begin: () => Promise<readonly Statement[]> = () => Promise.resolve([]),
+    private readonly lease: PooledConnection,
+    private readonly timer: RequestTimer,
+    private preamble: readonly Statement[],
+    private readonly newPreamble: () => Promise<readonly Statement[]> = () => Promise.resolve([]),
   ) {}
 
   /**
@@ -60,7 +60,7 @@ export class QueryRunner {
 
   /** As {@link run}, but returns an error with the results of the statements before it. Never rejects. */
   async pipeline(steps: readonly Step[], options?: PipelineOptions): Promise<Outcome> {
-    const opening = this.takeOpening();
+    const opening = this.takePreamble();
     const { results, error } = await this.session.pipeline([...opening, ...steps], options);
     return { results: results.slice(opening.length), error };
   }
@@ -90,12 +90,12 @@ export class QueryRunner {
   /** Rolls back and begins anew; a dry run counts from here on. */
   async restart(): Promise<void> {
     await this.rollback();
-    this.opening = await this.begin();
+    this.preamble = await this.newPreamble();
   }
 
   /** See {@link Session.describe}. */
   describe(text: string, before: readonly Statement[] = []): Promise<StatementDescription> {
-    const opening = this.takeOpening();
+    const opening = this.takePreamble();
     return this.session.describe(text, [...opening, ...before]);
   }
 
@@ -127,19 +127,19 @@ export class QueryRunner {
   /** Stops reading from Postgres, and the time limit, until {@link resume}. */
   pause(): void {
     this.session.pause();
-    this.clock.pause();
+    this.timer.pause();
   }
 
   resume(): void {
-    this.clock.resume();
+    this.timer.resume();
     this.session.unpause();
   }
 
   /** Waits without counting the time. */
   async pausedFor(wait: Promise<void>): Promise<void> {
-    this.clock.pause();
+    this.timer.pause();
     await wait;
-    this.clock.resume();
+    this.timer.resume();
   }
 
   /** Call this before the project's code may run: the session is reset before another request uses it. */
@@ -177,13 +177,13 @@ export class QueryRunner {
   }
 
   /** The statements that begin the transaction; none if it has run any. */
-  get unsent(): readonly Statement[] {
-    return this.opening;
+  get unsentPreamble(): readonly Statement[] {
+    return this.preamble;
   }
 
-  private takeOpening(): readonly Statement[] {
-    const { opening } = this;
-    this.opening = [];
+  private takePreamble(): readonly Statement[] {
+    const { preamble: opening } = this;
+    this.preamble = [];
     return opening;
   }
 
@@ -195,18 +195,18 @@ export class QueryRunner {
 
 /** `A`: the response that is stored under the Idempotency-Key; `T`: what the caller gets. */
 export type WriteEnd<A, T> =
-  Commit<A, T> | { readonly rollback: T } | { readonly afterRollback: (db: QueryRunner) => Promise<T> };
+  CommitPlan<A, T> | { readonly rollback: T } | { readonly afterRollback: (db: QueryRunner) => Promise<T> };
 
 /** A write: how it ends. */
 export type WriteWork<A, T> = (db: QueryRunner) => WriteEnd<A, T> | Promise<WriteEnd<A, T>>;
 
-export interface Commit<A, T> {
+export interface CommitPlan<A, T> {
   /** Stored under the key, if the request has one. */
   readonly response: A;
   /** The number of rows that a batch has stored or deleted. */
   readonly rows?: number;
   /** Statements for the round trip of the COMMIT. If they are all there is, they are one implicit transaction. */
-  readonly last?: readonly Step[];
+  readonly beforeCommit?: readonly Step[];
   /** Whether `last` stay prepared in the session. */
   readonly prepared?: boolean;
   /** @param results of `last` */
@@ -222,18 +222,18 @@ export interface Commit<A, T> {
 
 /**
  * The end of most writes: commits, and answers with the response that is stored under the key.
- * @param onRefused see {@link Commit.onRefused}
+ * @param onRefused see {@link CommitPlan.onRefused}
  */
-export const commit = <A>(
+export const planCommit = <A>(
   response: A,
   last: readonly Step[] = [],
   more: { readonly rows?: number; readonly onRefused?: (error: PostgresError, db: QueryRunner) => Promise<never> } = {},
-): Commit<A, Replayable<A>> => {
+): CommitPlan<A, Replayable<A>> => {
   const { rows, onRefused } = more;
   const resultOf = () => ({ response, replayed: false });
   return {
     response,
-    last,
+    beforeCommit: last,
     resultOf,
     ...(rows !== undefined && { rows }),
     ...(onRefused !== undefined && { onRefused: (error, _, db) => onRefused(error, db) }),
@@ -252,25 +252,25 @@ interface CommitOptions {
 
 /**
  * Runs the last statements of a transaction with its COMMIT in one round trip.
- * @param opening statements that begin it; none: it has begun
- * @param last those of the caller; `stored` follow them
+ * @param preamble statements that begin it; none: it has begun
+ * @param beforeCommit those of the caller; `stored` follow them
  * @returns results of `last`, and the error, if there is one: PostgresError if Postgres refused; EngineError
  * outcome_unknown if the connection was lost on the way, or the commit was canceled while it waited for a synchronous
  * standby
  */
 export async function runCommit(
   session: Session,
-  opening: readonly Statement[],
-  last: readonly Step[],
+  preamble: readonly Statement[],
+  beforeCommit: readonly Step[],
   stored: readonly Statement[],
   { hasKey = false, isIdempotent = false, ...options }: CommitOptions = {},
 ): Promise<{ results: readonly Result[]; error: Error | null }> {
-  const steps = [...last, ...stored];
+  const steps = [...beforeCommit, ...stored];
   // Without BEGIN, the statements of a round trip are one transaction (Postgres manual, Pipelining).
-  const isImplicit = steps.length > 0 && opening.length === 1 && opening[0] === BEGIN;
-  const begin = isImplicit ? [] : opening;
+  const isImplicit = steps.length > 0 && preamble.length === 1 && preamble[0] === BEGIN;
+  const begin = isImplicit ? [] : preamble;
   const outcome = await session.pipeline([...begin, ...steps, ...(isImplicit ? [] : [COMMIT])], options);
-  const results = outcome.results.slice(begin.length, begin.length + last.length);
+  const results = outcome.results.slice(begin.length, begin.length + beforeCommit.length);
   return { results, error: errorOfCommit(session, outcome, begin.length + steps.length, { hasKey, isIdempotent }) };
 }
 

@@ -11,14 +11,14 @@ export interface Account {
   readonly gid: number;
 }
 
-export function caller(): Account {
+export function ownAccount(): Account {
   if (process.getuid === undefined || process.getgid === undefined) {
     throw new Error(`There is no embedded Postgres for ${process.platform}. Set DATABASE_URL to a server of your own`);
   }
   return { uid: process.getuid(), gid: process.getgid() };
 }
 
-export const calledByRoot = (): boolean => caller().uid === 0;
+export const runsAsRoot = (): boolean => ownAccount().uid === 0;
 
 /**
  * The account for the server of a data directory: this process's own, unless that is root. Root uses the owner of the
@@ -27,17 +27,20 @@ export const calledByRoot = (): boolean => caller().uid === 0;
 export async function accountFor(data: string): Promise<Account> {
   // There is no data directory yet.
   const owner = await stat(data).catch(() => undefined);
-  if (!calledByRoot()) {
-    if (owner !== undefined && owner.uid !== caller().uid) {
+  if (!runsAsRoot()) {
+    if (owner !== undefined && owner.uid !== ownAccount().uid) {
       throw new Error(
         `The database in ${data} belongs to user id ${owner.uid}. Start the service as that user or as root.`,
       );
     }
-    return caller();
+    return ownAccount();
   }
   if (owner !== undefined && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid };
   for (const name of ['postgres', '_postgres', 'nobody']) {
-    const [uid, gid] = await Promise.all([run(caller(), 'id', ['-u', name]), run(caller(), 'id', ['-g', name])]);
+    const [uid, gid] = await Promise.all([
+      run(ownAccount(), 'id', ['-u', name]),
+      run(ownAccount(), 'id', ['-g', name]),
+    ]);
     if (uid.code === 0 && gid.code === 0) return { uid: Number(uid.output), gid: Number(gid.output) };
   }
   throw new Error('Postgres refuses to run as root, and this system has neither a user `postgres` nor `nobody`');

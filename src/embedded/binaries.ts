@@ -3,7 +3,7 @@ import { access, chmod, cp, readFile, readdir, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { exists, hasCode, readSmallFile } from '../files.js';
-import { type Account, calledByRoot, caller, ENVIRONMENT, run } from './accounts.js';
+import { type Account, runsAsRoot, ownAccount, ENVIRONMENT, run } from './accounts.js';
 import { type EmbeddedFolder, ownFolder, SYSTEM_FOLDER } from './embedded-folder.js';
 import { newerLibxml } from './libxml.js';
 import { buildFolder } from './server-folder.js';
@@ -26,9 +26,9 @@ export async function findBinaries({ folder, account }: Pick<EmbeddedFolder, 'fo
   const here = await tryBinaries(native, account);
   if ('version' in here) return here;
 
-  const parent = calledByRoot() ? SYSTEM_FOLDER : folder;
+  const parent = runsAsRoot() ? SYSTEM_FOLDER : folder;
   const copy = join(parent, `postgres-${version}-${process.platform}-${process.arch}`);
-  if (calledByRoot()) await ownFolder(parent, 0o755, caller());
+  if (runsAsRoot()) await ownFolder(parent, 0o755, ownAccount());
   if (!(await exists(copy))) await buildFolder(copy, (folder) => copyForOthers(native, folder));
   const there = await tryBinaries(copy, account);
   if ('version' in there) return there;

@@ -1,7 +1,7 @@
 /** Creates data directories with initdb, or as copies of a template. */
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Account, caller, run } from './accounts.js';
+import { type Account, ownAccount, run } from './accounts.js';
 import type { Binaries } from './binaries.js';
 import { SUPERUSER } from './postgres-config.js';
 
@@ -33,7 +33,7 @@ export async function initializeCluster(
 
 /** Copies the data directory of a stopped server, and makes the account its owner. */
 export async function copyCluster(from: string, to: string, account: Account, durable: boolean): Promise<void> {
-  await must(run(caller(), 'cp', ['-Rp', from, to]), 'cp');
+  await must(run(ownAccount(), 'cp', ['-Rp', from, to]), 'cp');
   await giveTo(account, to, durable);
 }
 
@@ -44,7 +44,7 @@ export async function copyCluster(from: string, to: string, account: Account, du
 export async function giveTo(account: Account, data: string, durable = true): Promise<void> {
   const flush = durable ? ' && { sync -f "$1" 2>/dev/null || sync; }' : '';
   const script = `{ [ "$(id -u)" != 0 ] || chown -R "$2" "$1"; }${flush}`;
-  await must(run(caller(), '/bin/sh', ['-c', script, 'sh', data, `${account.uid}:${account.gid}`]), 'chown');
+  await must(run(ownAccount(), '/bin/sh', ['-c', script, 'sh', data, `${account.uid}:${account.gid}`]), 'chown');
 }
 
 async function must(result: ReturnType<typeof run>, program: string): Promise<void> {

@@ -7,7 +7,7 @@ import { constants, lstat, mkdir, open, realpath, rmdir, symlink } from 'node:fs
 import { join } from 'node:path';
 import { exists, hasCode, makeFolder, SOCKET_PATH_BYTES } from '../files.js';
 import type { Log } from '../log.js';
-import { type Account, accountFor, calledByRoot, caller, canEnter } from './accounts.js';
+import { type Account, accountFor, runsAsRoot, ownAccount, canEnter } from './accounts.js';
 
 export interface EmbeddedFolder {
   /** Absolute, without links. */
@@ -39,12 +39,12 @@ export const hasServers = (dataDir: string): Promise<boolean> => exists(serversI
  * Finds the folder of the servers, or creates it.
  * @throws Error that an operator can act on
  */
-export async function findServersFolder(dataDir: string, log: Log): Promise<EmbeddedFolder> {
+export async function findEmbeddedFolder(dataDir: string, log: Log): Promise<EmbeddedFolder> {
   await makeFolder(dataDir, folderMode());
   const place = serversIn(await realpath(dataDir));
   const controlData = join(place, 'control', 'data');
   if (!(await exists(place))) {
-    if (await canEnter(await accountFor(controlData), dataDir)) await ownFolder(place, folderMode(), caller());
+    if (await canEnter(await accountFor(controlData), dataDir)) await ownFolder(place, folderMode(), ownAccount());
     else await linkElsewhere(place, log);
   }
   const folder = await followLink(place);
@@ -55,7 +55,7 @@ export async function findServersFolder(dataDir: string, log: Log): Promise<Embe
     );
   }
   const account = await accountFor(join(folder, 'control', 'data'));
-  const owner = (await lstat(folder)).uid === caller().uid ? caller() : account;
+  const owner = (await lstat(folder)).uid === ownAccount().uid ? ownAccount() : account;
   await ownFolder(folder, folderMode(), owner);
   if (!(await canEnter(account, folder))) {
     throw new Error(
@@ -67,7 +67,7 @@ export async function findServersFolder(dataDir: string, log: Log): Promise<Embe
 }
 
 /** If the owner is root, the servers' accounts need to pass through the folders. */
-export const folderMode = (): number => (calledByRoot() ? 0o711 : 0o700);
+export const folderMode = (): number => (runsAsRoot() ? 0o711 : 0o700);
 
 /**
  * The name is random, so that a data folder that was deleted and created again does not find the servers of the old
@@ -75,10 +75,10 @@ export const folderMode = (): number => (calledByRoot() ? 0o711 : 0o700);
  */
 async function linkElsewhere(place: string, log: Log): Promise<void> {
   const clusters = join(SYSTEM_FOLDER, 'clusters');
-  await ownFolder(SYSTEM_FOLDER, 0o755, caller());
-  await ownFolder(clusters, 0o711, caller());
+  await ownFolder(SYSTEM_FOLDER, 0o755, ownAccount());
+  await ownFolder(clusters, 0o711, ownAccount());
   const folder = join(clusters, randomBytes(8).toString('hex'));
-  await ownFolder(folder, folderMode(), caller());
+  await ownFolder(folder, folderMode(), ownAccount());
   try {
     await symlink(folder, place);
     log.info({ link: place, folder }, 'Postgres cannot reach the data folder, so the databases are kept elsewhere');
@@ -91,7 +91,7 @@ async function linkElsewhere(place: string, log: Log): Promise<void> {
 /** Root must not follow another user's link. */
 async function followLink(place: string): Promise<string> {
   const stats = await lstat(place);
-  if (stats.isSymbolicLink() && stats.uid !== caller().uid) {
+  if (stats.isSymbolicLink() && stats.uid !== ownAccount().uid) {
     throw new Error(`${place} is a link that user id ${stats.uid} made. Start the service as that user`);
   }
   return realpath(place);
@@ -119,8 +119,8 @@ export async function ownFolder(path: string, mode: number, owner: Account): Pro
   });
   try {
     const { uid } = await folder.stat();
-    if (uid !== caller().uid && uid !== owner.uid) throw new Error(notOurs);
-    if (uid !== caller().uid) return;
+    if (uid !== ownAccount().uid && uid !== owner.uid) throw new Error(notOurs);
+    if (uid !== ownAccount().uid) return;
     await folder.chmod(mode);
     await folder.chown(owner.uid, owner.gid);
   } finally {

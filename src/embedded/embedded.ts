@@ -9,10 +9,10 @@ import { initializeCluster } from './cluster.js';
 import { PORT, serverConfig, SUPERUSER } from './postgres-config.js';
 import { MIN_BUFFERS_MIB } from './process-limits.js';
 import { ControlServer } from './control-server.js';
-import { Fleet, type FleetEvents, type FleetSettings, type ProjectServerSize, type Socket } from './fleet.js';
+import { Fleet, type FleetEvents, type FleetSettings, type ProjectServerSize, type SuperuserLogin } from './fleet.js';
 import { buildFolder, CONTROL, makeServerFolder, serverFolder } from './server-folder.js';
 import { startPostmaster } from './postmaster.js';
-import { findServersFolder, type EmbeddedFolder } from './embedded-folder.js';
+import { findEmbeddedFolder, type EmbeddedFolder } from './embedded-folder.js';
 import type { Log } from '../log.js';
 
 interface EmbeddedOptions extends FleetSettings {
@@ -30,7 +30,7 @@ export interface Template {
   /** If it changes, a new template is created. */
   readonly version: string;
   /** Prepares a server that initdb has created. */
-  readonly prepare: (socket: Socket) => Promise<void>;
+  readonly prepare: (socket: SuperuserLogin) => Promise<void>;
 }
 
 export interface Embedded {
@@ -48,7 +48,7 @@ export interface Embedded {
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const { log, size } = options;
   const cgroups = await ProjectCgroups.open();
-  const serversFolder = await findServersFolder(options.dataDir, log);
+  const serversFolder = await findEmbeddedFolder(options.dataDir, log);
   const binaries = await findBinaries(serversFolder);
   const folder = serverFolder(serversFolder, CONTROL);
   if (!(await exists(folder.data))) {

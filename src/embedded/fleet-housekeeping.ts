@@ -3,7 +3,7 @@
  * fills the disk. What fails for one server does not stop the checks of the others.
  */
 import { join } from 'node:path';
-import { every } from '../tasks.js';
+import { runPeriodically } from '../tasks.js';
 import type { Log } from '../log.js';
 import { DiskReserve } from './disk-reserve.js';
 import { boundLog } from './postmaster.js';
@@ -56,7 +56,7 @@ export class FleetHousekeeping {
     const unreadable = (id: string, error: unknown) => this.report(id, error);
     this.disk = new DiskReserve(serversFolder.folder, settings.diskReserve, unreadable);
     const interval = Math.min(INTERVAL_MS, settings.idleStopMs);
-    this.close = every(interval, 'watch_disk', () => this.checkAll(), settings.log);
+    this.close = runPeriodically(interval, 'watch_disk', () => this.checkAll(), settings.log);
   }
 
   /** Whether less than the reserve of disk space is free. */

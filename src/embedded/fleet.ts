@@ -6,11 +6,11 @@ import { dirname, join, relative, sep } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { exists, removeFolder, replaceFile } from '../files.js';
-import { calledByRoot } from './accounts.js';
+import { runsAsRoot } from './accounts.js';
 import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
-import { configValue, PORT, serverConfig, type ServerSize, SUPERUSER } from './postgres-config.js';
+import { configValue, PORT, serverConfig, type ServerTuning, SUPERUSER } from './postgres-config.js';
 import type { EmbeddedFolder } from './embedded-folder.js';
 import { bytesIn } from './disk-reserve.js';
 import { defaultParallelWorkers, defaultSharedBuffers, memoryBytes, MIN_BUFFERS_MIB } from './process-limits.js';
@@ -38,7 +38,7 @@ import { type Running, Supervisor } from './supervisor.js';
 import { FleetHousekeeping, type HousekeepingEvents, type HousekeepingSettings } from './fleet-housekeeping.js';
 
 /** The settings that differ between servers; null: by default. */
-export interface ProjectServerSize extends Omit<ServerSize, 'sharedBuffersMib' | 'parallelWorkers'> {
+export interface ProjectServerSize extends Omit<ServerTuning, 'sharedBuffersMib' | 'parallelWorkers'> {
   readonly sharedBuffersMib: number | null;
   readonly parallelWorkers: number | null;
 }
@@ -64,7 +64,7 @@ export interface FleetEvents extends HousekeepingEvents {
 }
 
 /** How to connect to a server as its superuser; `host` is the folder of its socket. */
-export interface Socket {
+export interface SuperuserLogin {
   readonly host: string;
   readonly port: number;
   readonly user: string;
@@ -82,7 +82,7 @@ const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() 
 class ProjectServer extends Supervisor {
   postmaster: Postmaster | null = null;
   /** Whether the server counts toward `maxServers`. One that is starting and does not count still waits for its turn. */
-  hasRoom = false;
+  countsTowardLimit = false;
   /** Its page cache, if it runs or starts. */
   buffersMib = 0;
 }
@@ -110,7 +110,7 @@ export class Fleet {
   ) {
     const { folder, owner } = serversFolder;
     const { uids } = settings;
-    const hasAccounts = uids !== null && calledByRoot() && owner.uid === 0;
+    const hasAccounts = uids !== null && runsAsRoot() && owner.uid === 0;
     this.accounts = hasAccounts ? new ProjectAccounts(uids, folder, new UidRegistry()) : null;
     this.housekeeping = new FleetHousekeeping(serversFolder, this.servers, settings, events);
     this.niceness = cgroups === null ? new Niceness(async (pid) => this.isPostmaster(await parentOf(pid))) : null;
@@ -154,7 +154,8 @@ export class Fleet {
   /** The number of servers that are running, starting or stopping. */
   get running(): number {
     return [...this.servers.values()].filter(
-      ({ state, hasRoom }) => state === 'running' || state === 'stopping' || (state === 'starting' && hasRoom),
+      ({ state, countsTowardLimit: hasRoom }) =>
+        state === 'running' || state === 'stopping' || (state === 'starting' && hasRoom),
     ).length;
   }
 
@@ -164,7 +165,7 @@ export class Fleet {
 
   /** The error for writes while less than the disk reserve is free; null: there is room. */
   get lackOfRoom(): EngineError | null {
-    return this.housekeeping.isDiskLow ? noRoom() : null;
+    return this.housekeeping.isDiskLow ? diskFull() : null;
   }
 
   /** The reason why a server did not start when it was last needed; null: it did, or this process has not tried. */
@@ -183,7 +184,7 @@ export class Fleet {
     return [...this.servers.values()].some(({ state, postmaster }) => state === 'running' && postmaster?.pid === pid);
   }
 
-  socket(id: string): Socket {
+  socket(id: string): SuperuserLogin {
     return { host: serverFolder(this.serversFolder, projectFolder(id)).socketDir, port: PORT, user: SUPERUSER };
   }
 
@@ -305,7 +306,7 @@ export class Fleet {
   }
 
   private start(id: string, server: ProjectServer, signal: AbortSignal): Promise<Running> {
-    server.hasRoom = false;
+    server.countsTowardLimit = false;
     return this.queue.run(async () => {
       await this.makeRoomFor(server);
       const folder = await this.folderOf(id);
@@ -326,7 +327,7 @@ export class Fleet {
     });
   }
 
-  private async sizeOf(id: string, server: ProjectServer): Promise<ServerSize> {
+  private async sizeOf(id: string, server: ProjectServer): Promise<ServerTuning> {
     const { size } = this.settings;
     // Postgres will say what is wrong with files that cannot be read.
     const bytes = size.sharedBuffersMib === null ? await this.databaseBytes(id).catch(() => 0) : 0;
@@ -358,7 +359,7 @@ export class Fleet {
       if (victim.users === 0 || victim.state === 'stopping') await victim.stop();
       else this.events.inUse(id);
     }
-    server.hasRoom = true;
+    server.countsTowardLimit = true;
   }
 
   private async beforeStop(id: string, { state }: ProjectServer): Promise<void> {
@@ -369,7 +370,7 @@ export class Fleet {
   }
 }
 
-const noRoom = () =>
+const diskFull = () =>
   new EngineError('database_unavailable', 'The disk of the service is nearly full: projects can only be read', {
     hint: 'Reads, deletes and drops still work. DROP and TRUNCATE free space at once.',
     retryAfter: 10,

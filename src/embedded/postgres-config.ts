@@ -14,7 +14,7 @@ local   all       all   trust
 `;
 
 /** The settings that differ between servers. */
-export interface ServerSize {
+export interface ServerTuning {
   /** Concurrent logins, including three for superusers. */
   readonly maxConnections: number;
   readonly sharedBuffersMib: number;
@@ -32,7 +32,7 @@ export interface ServerSize {
 }
 
 /** The control database: many short transactions, small tables. */
-export const CONTROL_SIZE: Omit<ServerSize, 'durable'> = {
+export const CONTROL_SIZE: Omit<ServerTuning, 'durable'> = {
   maxConnections: 40,
   sharedBuffersMib: 64,
   parallelWorkers: 0,
@@ -41,7 +41,7 @@ export const CONTROL_SIZE: Omit<ServerSize, 'durable'> = {
 };
 
 /** `postgresql.conf`. The log receives only what the server itself reports. */
-export function serverConfig(folder: ServerFolder, size: ServerSize): string {
+export function serverConfig(folder: ServerFolder, size: ServerTuning): string {
   const settings: Record<string, string> = {
     listen_addresses: '',
     port: String(PORT),

@@ -6,7 +6,7 @@ import { lstat, mkdir, readdir, readlink, rm, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { exists, hasCode, namesIn } from '../files.js';
 import { memoized } from '../tasks.js';
-import { type Account, caller } from './accounts.js';
+import { type Account, ownAccount } from './accounts.js';
 import { ownFolder, SYSTEM_FOLDER } from './embedded-folder.js';
 import { runningUids } from './proc.js';
 import { ARCHIVE, PROJECTS } from './server-folder.js';
@@ -94,8 +94,8 @@ export class UidRegistry {
   private readonly isWritable = memoized(async () => {
     try {
       await mkdir(dirname(dirname(this.folder)), { recursive: true });
-      await ownFolder(dirname(this.folder), 0o755, caller());
-      await ownFolder(this.folder, 0o755, caller());
+      await ownFolder(dirname(this.folder), 0o755, ownAccount());
+      await ownFolder(this.folder, 0o755, ownAccount());
       return true;
     } catch (error) {
       if (hasCode(error, 'EROFS', 'EACCES', 'EPERM')) return false;

@@ -2,18 +2,18 @@
 import type { BackupServices } from '../backup/backup-services.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
-import type { ProjectDatabases } from '../tenancy/project-databases.js';
+import type { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Authenticator } from './access/authenticate.js';
-import type { TokenRate } from './access/rate-limits.js';
+import type { TokenRateLimiter } from './access/rate-limits.js';
 import type { Tokens } from './access/tokens.js';
-import type { Origin } from '../contract/audit.js';
+import type { AuditOrigin } from '../contract/audit.js';
 import type { Audit } from './audit/audit.js';
 import type { StopReason } from '../db/timed-request.js';
 import type { CorruptionLog } from '../db/corruption-log.js';
 import { LiveRequests } from './live-requests.js';
 import type { ServerCapacities } from '../db/server-capacities.js';
-import type { Load, SlotKind } from '../db/slots.js';
+import type { Load, SlotClass } from '../db/slots.js';
 import type { DatabaseAccess } from '../db/database-access.js';
 import type { TableCache } from './insert/table-cache.js';
 import type { Moves } from '../moves/moves.js';
@@ -33,7 +33,7 @@ interface OperationServices extends SqlServices {
 }
 
 interface EngineLoad {
-  requests: Record<SlotKind, Load>;
+  requests: Record<SlotClass, Load>;
   /** Connections to projects' databases by server: open now, and the limit. */
   connections: ServerCapacities['connections'];
   overQuota: number;
@@ -50,14 +50,14 @@ export interface EngineParts {
   readonly control: ControlDatabase;
   readonly servers: Servers;
   readonly serverWatch: ServerWatch;
-  readonly projectDatabases: ProjectDatabases;
+  readonly projectDatabases: ProjectDatabaseSetup;
   readonly audit: Audit;
   readonly projects: Projects;
   readonly moves: Moves;
   readonly tokens: Tokens;
   readonly authenticator: Authenticator;
   /** null: unlimited. */
-  readonly tokenRate: TokenRate | null;
+  readonly tokenRate: TokenRateLimiter | null;
   /** Sessions of the Postgres port; null: the port is off. */
   readonly sessions: PortSessions | null;
   /** The folder of the embedded servers; null: the operator runs Postgres. */
@@ -110,11 +110,11 @@ export class Engine implements EngineParts {
    * @param slot null: the request does not use the project's database
    * @throws EngineError database_unavailable if the project's server is known not to answer; overloaded
    */
-  admit(row: ProjectRow, slot: SlotKind | null, trace: RequestTrace | null = null): Project {
+  admit(row: ProjectRow, slot: SlotClass | null, trace: RequestTrace | null = null): Project {
     const { databaseAccess } = this;
     if (slot !== null) {
       this.servers.requireUp(row.placement);
-      databaseAccess.capacities.of(row.placement).slots.rejectIfFull(row.id, slot);
+      databaseAccess.capacities.forPlacement(row.placement).slots.rejectIfFull(row.id, slot);
     }
     this.services.throttle.noteRequest(row.id);
     return new Project(row, databaseAccess, trace);
@@ -142,7 +142,7 @@ export class Engine implements EngineParts {
   }
 
   /** @param by for the audit log */
-  backupServices(by: Origin): BackupServices {
+  backupServices(by: AuditOrigin): BackupServices {
     const { audit, control, projectDatabases, projects, servers } = this;
     return {
       control,
@@ -162,7 +162,7 @@ export class Engine implements EngineParts {
   }
 
   /** Deletes a project, and everything this instance keeps for it. @param lostServer a server that will not come back */
-  async deleteProject(name: string, by: Origin, lostServer?: string): Promise<ProjectRow> {
+  async deleteProject(name: string, by: AuditOrigin, lostServer?: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by, lostServer);
     this.databaseAccess.forget(project.id);
     return project;

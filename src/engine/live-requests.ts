@@ -18,7 +18,7 @@ export interface LiveRequest {
   readonly operation: string;
   readonly address: string;
   /** On the clock of `performance.now()`. */
-  readonly started: number;
+  readonly startedAt: number;
   /** Names the request to the client that may cancel it; null: its client cannot. Known once the body has been read. */
   clientKey(): string | null;
   /** Ends the work, which fails with the reason. */
@@ -53,7 +53,7 @@ export class LiveRequests {
   /** The oldest first. */
   list(): LiveRequest[] {
     const requests = this.watched.all().map(({ request }) => request);
-    return requests.sort((a, b) => a.started - b.started);
+    return requests.sort((a, b) => a.startedAt - b.startedAt);
   }
 
   /**

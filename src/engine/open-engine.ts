@@ -1,7 +1,7 @@
 /** Assembles the engine on top of its Postgres servers. */
 import type { Log } from '../log.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
-import { AuditLog } from '../tenancy/control/audit-log.js';
+import { AuditRows } from '../tenancy/control/audit-log.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ControlPool } from '../tenancy/control/control-pool.js';
 import { ControlDatabase } from '../tenancy/control/control.js';
@@ -11,13 +11,13 @@ import type { Placement } from '../tenancy/placement.js';
 import type { Embedded } from '../embedded/embedded.js';
 import type { FleetEvents } from '../embedded/fleet.js';
 import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
-import { ProjectDatabases } from '../tenancy/project-databases.js';
+import { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
 import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
-import { SharedTenancy } from '../tenancy/shared-tenancy.js';
+import { OwnDatabaseTenancy } from '../tenancy/shared-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
-import { type Rate, TokenRate, WrongTokens } from './access/rate-limits.js';
+import { type Rate, TokenRateLimiter, WrongTokenLimiter } from './access/rate-limits.js';
 import { Tokens } from './access/tokens.js';
 import { BY_ITSELF } from '../contract/audit.js';
 import { Audit, type AuditSettings } from './audit/audit.js';
@@ -127,7 +127,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
 /** The control database and the projects' servers: one instance at a time prepares them. */
 async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortSignal): Promise<ProjectServices> {
   const { address, embedded, idleStopMs, secret, secretPrevious, waiting } = settings;
-  const audit = new Audit(new AuditLog(pool), settings);
+  const audit = new Audit(new AuditRows(pool), settings);
   const moveRows = new MoveRows(new ControlPool(pool));
   // Roles of embedded servers have no passwords, so no setting is needed.
   const setting = new Credentials(embedded === null ? secret : '');
@@ -140,14 +140,19 @@ async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortS
       const lookUp = control.projects.at(placement).catch(() => null);
       void lookUp.then((project) => reportRepair({ audit, log: settings.log }, BY_ITSELF, project, restored));
     };
-    const projectDatabases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest, onRestored);
+    const projectDatabases = new ProjectDatabaseSetup(
+      readMigrations('project'),
+      settings.extensions,
+      isAtRest,
+      onRestored,
+    );
     const provisioning = { projectDatabases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.log);
       const tenancy = await OwnServerTenancy.open(embedded, projectDatabases, control, idleStopMs, events);
       return { servers: new Servers(tenancy, provisioning), projectDatabases };
     }
-    const defaultTenancy = new SharedTenancy(address, provisioning);
+    const defaultTenancy = new OwnDatabaseTenancy(address, provisioning);
     await defaultTenancy.prepare();
     return { servers: new Servers(defaultTenancy, provisioning), projectDatabases };
   };
@@ -160,12 +165,12 @@ async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortS
 async function openAccess(
   { jwt: settings, wrongTokens, rateLimit }: EngineSettings,
   { control }: ProjectServices,
-): Promise<{ authenticator: Authenticator; tokenRate: TokenRate | null }> {
+): Promise<{ authenticator: Authenticator; tokenRate: TokenRateLimiter | null }> {
   // Imported on demand: the JWT library is most of the code that the engine loads, and few operators need it.
   const jwt = settings === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings, control);
   return {
-    authenticator: new Authenticator(control, new WrongTokens(wrongTokens), jwt),
-    tokenRate: rateLimit === null ? null : new TokenRate(rateLimit),
+    authenticator: new Authenticator(control, new WrongTokenLimiter(wrongTokens), jwt),
+    tokenRate: rateLimit === null ? null : new TokenRateLimiter(rateLimit),
   };
 }
 
@@ -179,7 +184,7 @@ function databaseAccess(
   const quotas = new Quotas(
     (project) => servers.tenancyOf(project.placement).sizeOf(project),
     settings.projectQuota,
-    ({ placement }) => servers.tenancyOf(placement).lackOfRoom,
+    ({ placement }) => servers.tenancyOf(placement).diskFullError,
   );
   const capacities = new ServerCapacities(servers, projectSessions, settings);
   return new DatabaseAccess(servers, capacities, quotas, projects, new CorruptionLog(settings.log), settings.waitMs);

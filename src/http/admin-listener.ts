@@ -6,20 +6,20 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import type { Caller } from '../engine/access/tokens.js';
-import type { LocalService } from '../engine/doctor/doctor.js';
+import type { ServiceUnderTest } from '../engine/doctor/doctor.js';
 import { ErrorExit } from './response/error-exit.js';
 import { forOperator } from './response/progress-response.js';
-import { LOCAL_ROUTES } from './api/local-routes.js';
+import { ADMIN_SOCKET_ROUTES } from './api/local-routes.js';
 import type { RouteSettings } from './api/operation.js';
 import { type ListenerSettings, createListener } from './listener.js';
 import { refuseOtherMethods } from './known-paths.js';
 import { inputOf } from './serve-route.js';
 
-const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };
+const ADMIN_SOCKET_CALLER: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };
 
 /** Returns a server that is not listening yet. Its `close` also waits for work whose client has disconnected. */
-export function adminListener(
-  local: LocalService,
+export function adminSocketListener(
+  local: ServiceUnderTest,
   settings: ListenerSettings & RouteSettings,
   logger: Logger,
 ): FastifyInstance {
@@ -29,7 +29,7 @@ export function adminListener(
     await Promise.allSettled(running);
   });
   refuseOtherMethods(app);
-  for (const route of LOCAL_ROUTES) {
+  for (const route of ADMIN_SOCKET_ROUTES) {
     app.route({
       method: route.method,
       url: route.url,
@@ -42,7 +42,7 @@ export function adminListener(
       handler: async (request, reply) => {
         const { context } = request;
         const { signal } = context;
-        const work = route.handle({ local, settings, caller: OPERATOR, request, reply, signal });
+        const work = route.handle({ local, settings, caller: ADMIN_SOCKET_CALLER, request, reply, signal });
         running.add(work);
         try {
           const { body } = await work;

@@ -6,7 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
-import type { Counted } from '../engine/access/rate-limits.js';
+import type { RateLimitStatus } from '../engine/access/rate-limits.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import { MemoryBudget } from '../engine/limits/memory-budget.js';
@@ -28,7 +28,7 @@ export class Admission {
     context.route = route;
     const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
-    context.authenticated = performance.now();
+    context.authenticatedAt = performance.now();
     // The request counts even if the caller lacks the scope; insufficient_scope comes before rate_limited.
     const rate = this.engine.tokenRate?.count(caller);
     if (rate) setRateHeaders(reply, rate);
@@ -44,7 +44,7 @@ export class Admission {
 }
 
 /** `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-10: structured fields (RFC 9651). */
-function setRateHeaders(reply: FastifyReply, { rate, remaining, seconds }: Counted): void {
+function setRateHeaders(reply: FastifyReply, { rate, remaining, seconds }: RateLimitStatus): void {
   void reply
     .header('ratelimit-policy', `"default";q=${rate.requests};w=${rate.windowS}`)
     .header('ratelimit', `"default";r=${remaining};t=${seconds}`);

@@ -6,7 +6,7 @@ import { ErrorExit } from './response/error-exit.js';
 import { consolePage } from './api/console-page.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
-import { operatorRoutes } from './api/operator-routes.js';
+import { monitoringRoutes } from './api/operator-routes.js';
 import type { Operation, RouteSettings } from './api/operation.js';
 import { OPERATIONS } from './api/operations.js';
 import { type ListenerSettings, createListener } from './listener.js';
@@ -83,6 +83,6 @@ export async function httpServer(
   }
   const admission = new Admission(engine);
   for (const route of [...operations, MCP]) serveRoute(app, engine, settings, admission, route);
-  operatorRoutes(app, engine, metrics, { ...settings, document });
+  monitoringRoutes(app, engine, metrics, { ...settings, document });
   return { app, metrics };
 }

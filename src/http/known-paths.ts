@@ -64,7 +64,7 @@ const OTHER_PATHS: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** The error for a path of the API that does not exist names one that does. */
-export const otherPath = (path: string): string | undefined =>
+export const hintForUnknownPath = (path: string): string | undefined =>
   path.startsWith('/api')
     ? (OTHER_PATHS.find(([words]) => words.test(path))?.[1] ?? 'All calls: GET /openapi.json, or /docs in a browser.')
     : undefined;

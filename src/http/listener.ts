@@ -14,7 +14,7 @@ import { thoroughValidator } from '../contract/validator.js';
 import { readBody } from './body.js';
 import { ClientConnections } from './edge/client-connections.js';
 import { errorInHead } from './edge/request-head.js';
-import { KnownPaths, otherPath } from './known-paths.js';
+import { KnownPaths, hintForUnknownPath } from './known-paths.js';
 import { RequestContext } from './request-context.js';
 import { type ErrorExit, HttpError } from './response/error-exit.js';
 import { responseHeaders } from './response/response.js';
@@ -100,7 +100,7 @@ export function createListener(
   });
   app.setErrorHandler((error, request, reply) => {
     const isOverload = error instanceof EngineError && error.code === 'overloaded';
-    const holdMs = isOverload ? request.context.started + OVERLOADED_MS - performance.now() : 0;
+    const holdMs = isOverload ? request.context.startedAt + OVERLOADED_MS - performance.now() : 0;
     if (holdMs <= 0) errors.send(error, request, reply);
     else setTimeout(() => errors.send(error, request, reply), holdMs);
   });
@@ -170,7 +170,9 @@ export async function finish(app: FastifyInstance, ms: number): Promise<void> {
 
 function notFound({ method, url }: FastifyRequest): EngineError {
   const [path = ''] = url.split('?');
-  return new EngineError('not_found', `There is no ${method} ${path.slice(0, 200)}`, { hint: otherPath(path) });
+  return new EngineError('not_found', `There is no ${method} ${path.slice(0, 200)}`, {
+    hint: hintForUnknownPath(path),
+  });
 }
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without a response. */

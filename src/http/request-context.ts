@@ -10,11 +10,11 @@ import type { RequestSpan } from './observability/request-spans.js';
 
 export class RequestContext {
   /** When the head of the request had arrived, on the clock of `performance.now()`, as the next two. */
-  readonly started = performance.now();
+  readonly startedAt = performance.now();
   /** When the token had been accepted; `started` if it was not. */
-  authenticated = this.started;
+  authenticatedAt = this.startedAt;
   /** When the body had arrived; `started` if it did not. */
-  bodyRead = this.started;
+  bodyReadAt = this.startedAt;
   /** Span of the request; null: it is not traced. */
   span: RequestSpan | null = null;
   /** The path that the request asks for, even if its method is not allowed there; null: no such path. */
@@ -37,7 +37,7 @@ export class RequestContext {
   /** Code of the error response; null: the request has not failed. */
   errorCode: ErrorCode | null = null;
   /** Table for the audit log; null: the one in the path or the body. */
-  object: string | null = null;
+  auditObject: string | null = null;
   /** Names the request to the client that may cancel it; null: its client cannot. */
   clientKey: string | null = null;
   /** Rows stored or returned; null: the request counts none. */

@@ -30,7 +30,7 @@ export function serveRoute(
     ...inputOf(route, engine.services.throttle),
     handler: async (request, reply) => {
       const { context } = request;
-      context.bodyRead = performance.now();
+      context.bodyReadAt = performance.now();
       refuseUnusedKey(request, route);
       const dryRun = dryRunOf(request, route);
       if (dryRun !== null) context.project = dryRun;
@@ -89,9 +89,9 @@ export function inputOf(
 const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: Route): LiveRequest => ({
   id,
   caller,
-  operation: audit.word,
+  operation: audit.operation,
   address: context.address,
-  started: context.started,
+  startedAt: context.startedAt,
   clientKey: () => context.clientKey,
   abort: (reason) => context.abort(reason),
 });

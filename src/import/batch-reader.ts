@@ -4,9 +4,9 @@
  */
 import { cutBatches } from '../client/batches.js';
 import { FileError } from './file-error.js';
-import { type EncodedRecord, type Encoder, encoderFor } from './record-encoder.js';
+import { type EncodedRecord, type RecordEncoder, encoderFor } from './record-encoder.js';
 import type { ImportPlan, PlannedFile } from './import-plan.js';
-import type { ImportFile, ReadOptions, Source } from './source.js';
+import type { ImportFile, FileReadOptions, Source } from './source.js';
 
 export interface Batch {
   /** The number of the batch, from 0, over all files. */
@@ -67,7 +67,11 @@ export async function requireUnchanged(file: ImportFile, identity: string | null
 }
 
 /** @throws FileError if the file has changed since the plan was made */
-async function openPlanned(file: ImportFile, { format, identity }: PlannedFile, reading: ReadOptions): Promise<Source> {
+async function openPlanned(
+  file: ImportFile,
+  { format, identity }: PlannedFile,
+  reading: FileReadOptions,
+): Promise<Source> {
   await requireUnchanged(file, identity);
   return file.open({
     ...reading,
@@ -75,6 +79,6 @@ async function openPlanned(file: ImportFile, { format, identity }: PlannedFile, 
   });
 }
 
-async function* encoded({ records }: Source, encode: Encoder): AsyncGenerator<EncodedRecord, void> {
+async function* encoded({ records }: Source, encode: RecordEncoder): AsyncGenerator<EncodedRecord, void> {
   for await (const record of records) yield encode(record);
 }

@@ -4,10 +4,10 @@ import type { Table } from '../contract/wire/tables.js';
 import { columnNames, matchingColumn, needsQuotes, withWordsApart } from './column-names.js';
 import { type Format, hasCells } from './format.js';
 import type { Field, Scan } from './scan.js';
-import type { ReadOptions } from './source.js';
+import type { FileReadOptions } from './source.js';
 import { type DateOrder, EPOCHS, type EpochDigits } from './timestamps.js';
 
-export interface Mapping {
+export interface FieldMapping {
   readonly field: string;
   /** null: the field is left out. */
   readonly column: string | null;
@@ -39,15 +39,15 @@ export interface MappingOptions {
 
 const GENERATED = 'the table generates it';
 
-type Scanned = Pick<Scan, 'fields' | 'isComplete' | 'first'>;
+type Scanned = Pick<Scan, 'fields' | 'isComplete' | 'firstRecords'>;
 
 /** @param table undefined if it does not exist yet */
 export function mapFields(
   scan: Scanned,
   table: Table | undefined,
-  { types, flatten = false, generated = new Set(), ...naming }: MappingOptions & Pick<ReadOptions, 'flatten'>,
-): Mapping[] {
-  return nameColumns(scan, table, naming).map(({ field, automatic, column }): Mapping => {
+  { types, flatten = false, generated = new Set(), ...naming }: MappingOptions & Pick<FileReadOptions, 'flatten'>,
+): FieldMapping[] {
+  return nameColumns(scan, table, naming).map(({ field, automatic, column }): FieldMapping => {
     const { name, inference, type: declared } = field;
     const leftOut = generated.has(column) ? GENERATED : whyLeftOut(field, scan, flatten);
     if (leftOut !== undefined) return { field: name, column: null, type: null, reason: leftOut };
@@ -70,7 +70,7 @@ export function mapFields(
 }
 
 /** The column of each field: one of the table with a like name, a name made of the field's, or the one of `rename`. */
-function nameColumns({ fields, first }: Scanned, table: Table | undefined, naming: MappingOptions) {
+function nameColumns({ fields, firstRecords: first }: Scanned, table: Table | undefined, naming: MappingOptions) {
   const { rename, keepNames: keep = false, snakeCase = false } = naming;
   // Without records, any text may be an id.
   const areIds = ({ inference, type }: Field): boolean =>
@@ -111,24 +111,24 @@ function whyUnread({ inference: { type, dates, reason = '' } }: Field, existing:
 }
 
 /** Leaves out the fields that the user names, by the name of the field or of the column. */
-export const withoutSkipped = (mappings: readonly Mapping[], skip: readonly string[]): Mapping[] =>
+export const withoutSkipped = (mappings: readonly FieldMapping[], skip: readonly string[]): FieldMapping[] =>
   mappings.map((mapping) =>
     namesOf(mapping).some((name) => skip.includes(name)) ? { field: mapping.field, column: null, type: null } : mapping,
   );
 
 /** The names by which options may refer to the field. */
-export const namesOf = ({ field, column, automatic }: Mapping): string[] =>
+export const namesOf = ({ field, column, automatic }: FieldMapping): string[] =>
   [field, column, automatic].filter((name) => typeof name === 'string');
 
 interface MappedFile {
   format: Format;
-  mappings: Mapping[];
+  mappings: FieldMapping[];
 }
 
 /** If several files have a column, gives it one type that holds the values of all of them. */
 export function withCommonTypes<File extends MappedFile>(files: readonly File[]): File[] {
   const isJson = files.every(({ format }) => !hasCells(format.kind));
-  const byColumn = new Map<string, Mapping[]>();
+  const byColumn = new Map<string, FieldMapping[]>();
   for (const mapping of files.flatMap(({ mappings }) => mappings)) {
     if (mapping.column === null || mapping.type === null) continue;
     byColumn.set(mapping.column, [...(byColumn.get(mapping.column) ?? []), mapping]);
@@ -142,7 +142,7 @@ export function withCommonTypes<File extends MappedFile>(files: readonly File[])
   }));
 }
 
-function commonType(mappings: readonly Mapping[], isJson: boolean): string {
+function commonType(mappings: readonly FieldMapping[], isJson: boolean): string {
   const types = [...new Set(mappings.map(({ type }) => type ?? 'TEXT'))];
   if (types.length === 1) return types[0] ?? 'TEXT';
   const isNumber = mappings.every(({ type, fitsDouble }) => type === 'FLOAT' || (type === 'INTEGER' && fitsDouble));

@@ -9,7 +9,7 @@ import type { Cell } from './csv-reader.js';
 import { FileError } from './file-error.js';
 import {
   mapFields,
-  type Mapping,
+  type FieldMapping,
   type MappingOptions,
   missingColumns,
   namesOf,
@@ -19,33 +19,33 @@ import {
 import type { Format } from './format.js';
 import { membersOf } from './json-records.js';
 import type { StoreOptions } from '../client/insert.js';
-import { type Field, scan, type Scan, type Watch } from './scan.js';
-import type { FileRecord, ImportFile, ReadOptions, Source } from './source.js';
+import { type Field, scan, type Scan, type StartProgress } from './scan.js';
+import type { FileRecord, ImportFile, FileReadOptions, Source } from './source.js';
 
 export interface PlannedFile {
   path: string;
   /** Changes if the file does; null if it can be read only once. */
   identity: string | null;
   format: Format;
-  mappings: Mapping[];
+  mappings: FieldMapping[];
 }
 
 export interface ImportPlan {
   files: PlannedFile[];
-  reading: ReadOptions;
+  reading: FileReadOptions;
   storing: StoreOptions;
 }
 
-export interface Planned {
+export interface PlanResult {
   plan: ImportPlan;
   warnings: readonly string[];
   /** The first few records of each file. */
-  first: readonly (readonly FileRecord[])[];
+  firstRecords: readonly (readonly FileRecord[])[];
   /** Each file that can be read only once, still open. */
   opened: readonly (Source | undefined)[];
 }
 
-export interface PlanOptions extends ReadOptions, MappingOptions {
+export interface PlanOptions extends FileReadOptions, MappingOptions {
   addColumns?: boolean;
   /** The number of records from which to infer types; default: all, if columns will be created. */
   sample?: number;
@@ -64,8 +64,8 @@ export async function planImport(
   table: Table | undefined,
   options: PlanOptions,
   storing: StoreOptions,
-  watch: Watch,
-): Promise<Planned> {
+  watch: StartProgress,
+): Promise<PlanResult> {
   const createsColumns = table === undefined || options.addColumns;
   const scanOptions = {
     notation: options,
@@ -75,7 +75,7 @@ export async function planImport(
   };
   const existing = new Set(table?.columns.map(({ name }) => name));
   const files: PlannedFile[] = [];
-  const mapped: Mapping[] = [];
+  const mapped: FieldMapping[] = [];
   const warnings: string[] = [];
   const first: (readonly FileRecord[])[] = [];
   const opened: (Source | undefined)[] = [];
@@ -102,7 +102,7 @@ export async function planImport(
     );
     warnings.push(...warningsFor(source, scanned));
     files.push({ path, identity, format: source.format, mappings: remaining });
-    first.push(scanned.first);
+    first.push(scanned.firstRecords);
     opened.push(scanned.records === undefined ? undefined : { ...source, records: scanned.records });
   }
   requireKnown('--skip', options.skip ?? [], mapped);
@@ -116,14 +116,14 @@ export async function planImport(
       'Leave some out (--skip a,b), or combine values that belong together in one JSON value',
     );
   }
-  return { plan, warnings, first, opened };
+  return { plan, warnings, firstRecords: first, opened };
 }
 
 /** @throws FileError if no record has fields; for an existing table, a file without records is allowed */
 function requireFields(
   { input: { label } }: Source,
   path: string,
-  { fields, first: [record], isComplete }: Scan,
+  { fields, firstRecords: [record], isComplete }: Scan,
   table: Table | undefined,
 ): void {
   if (fields.length > 0) return;
@@ -157,7 +157,7 @@ const howToNameFields = (width: number, line: number, cells: readonly Cell[]): s
 const LIKE_A_VALUE = /^(?!(?:19|20)\d\d$)(?:[-+]?[\d.,:/ TZ+-]*\d[\d.,:/ TZ+%-]*)?$/;
 
 /** @throws FileError if two fields would go to the same column, which only `--rename` can cause */
-function requireDistinct({ input: { label } }: Source, mappings: readonly Mapping[]): void {
+function requireDistinct({ input: { label } }: Source, mappings: readonly FieldMapping[]): void {
   for (const [i, { field, column }] of mappings.entries()) {
     const other = mappings.slice(0, i).find((each) => column !== null && each.column === column);
     if (other === undefined) continue;
@@ -174,7 +174,7 @@ function requireDistinct({ input: { label } }: Source, mappings: readonly Mappin
  * @param mappings of all files
  * @throws FileError
  */
-function requireKnown(option: string, names: readonly string[], mappings: readonly Mapping[]): void {
+function requireKnown(option: string, names: readonly string[], mappings: readonly FieldMapping[]): void {
   const allNames = mappings.flatMap(namesOf);
   const unknown = names.filter((name) => !allNames.includes(name));
   if (allNames.length === 0 || unknown.length === 0) return;
@@ -186,9 +186,9 @@ function requireKnown(option: string, names: readonly string[], mappings: readon
 }
 
 /** @throws FileError if the first record would be lost because it would name new columns */
-function requireHeader({ header, input: { label } }: Source, scanned: Scan, reading: ReadOptions): void {
+function requireHeader({ header, input: { label } }: Source, scanned: Scan, reading: FileReadOptions): void {
   if (header === undefined || reading.columns !== undefined || !looksLikeRecord(scanned.fields)) return;
-  const before = (scanned.first[0]?.line ?? 2) - 1;
+  const before = (scanned.firstRecords[0]?.line ?? 2) - 1;
   throw new FileError(
     `${label}: the first line would be the header, but looks like a record: ${header.join(', ')}`,
     `Name the ${header.length} fields with --columns a,b,…; if that line is a header, add --skip-lines ${before}`,
@@ -238,7 +238,7 @@ function looksLikeRecord(fields: readonly Field[]): boolean {
 }
 
 /** If the file is one object, as many APIs return it: the member with an array of objects. */
-function memberWithRecords({ first: [only, second], isComplete }: Scan): string | undefined {
+function memberWithRecords({ firstRecords: [only, second], isComplete }: Scan): string | undefined {
   if (only === undefined || second !== undefined || !isComplete) return undefined;
   return membersOf(only.text ?? '')?.find(([, value]) => /^\[\s*\{/.test(value))?.[0];
 }

@@ -27,15 +27,15 @@ export interface Part {
 }
 
 /** A batch that was split. */
-interface OpenBatch {
+interface SplitBatch {
   nextId: number;
   parts: readonly Part[];
 }
 
-const UNSPLIT: OpenBatch = { nextId: 1, parts: [{ id: 0, positions: null }] };
+const UNSPLIT: SplitBatch = { nextId: 1, parts: [{ id: 0, positions: null }] };
 
 /** The outcome of a part. */
-export interface Stored {
+export interface PartOutcome {
   inserted: number;
   updated: number;
   ignored: number;
@@ -44,7 +44,7 @@ export interface Stored {
 
 export type JournalLine =
   | { sent: number; t: number }
-  | ({ done: number; part: number } & Stored)
+  | ({ done: number; part: number } & PartOutcome)
   | { split: number; part: number; into: number[][]; refused: number };
 
 export abstract class Journal<Header extends ImportHeader = ImportHeader> {
@@ -52,7 +52,7 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
   /** All batches below this one are done. */
   private doneBelow = 0;
   private readonly done = new Set<number>();
-  private readonly split = new Map<number, OpenBatch>();
+  private readonly split = new Map<number, SplitBatch>();
   /** When each batch that is not done was first sent. */
   private readonly sentAt = new Map<number, number>();
 
@@ -62,7 +62,7 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
   protected abstract add(line: JournalLine): void | Promise<void>;
 
   /** Batches that may be stored although the service has forgotten their keys: sent a day ago and never answered. */
-  get outdated(): { batch: number; sentAt: number }[] {
+  get batchesWithExpiredKeys(): { batch: number; sentAt: number }[] {
     const sent = [...this.sentAt].map(([batch, sentAt]) => ({ batch, sentAt }));
     return sent.filter(({ sentAt }) => Date.now() - sentAt > KEYS_VALID_MS);
   }
@@ -99,7 +99,7 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
     if (!this.sentAt.has(batch)) await this.add({ sent: batch, t: Date.now() });
   }
 
-  async addDone(batch: number, { id }: Part, stored: Stored): Promise<void> {
+  async addDone(batch: number, { id }: Part, stored: PartOutcome): Promise<void> {
     await this.add({ done: batch, part: id, ...stored });
   }
 

@@ -2,7 +2,7 @@
 import { FileError } from './file-error.js';
 import type { FileFormat } from './format.js';
 import type { RandomAccess, TextInput } from './input.js';
-import { openText, type ReadOptions, type Source } from './source.js';
+import { openText, type FileReadOptions, type Source } from './source.js';
 
 /**
  * @param text opens the same file as text
@@ -11,7 +11,7 @@ import { openText, type ReadOptions, type Source } from './source.js';
 export async function openFile(
   file: RandomAccess,
   text: () => TextInput | Promise<TextInput>,
-  options: ReadOptions,
+  options: FileReadOptions,
 ): Promise<Source> {
   const format = options.format ?? (await binaryFormatOf(file, options.sheet !== undefined));
   if (options.sheet !== undefined && format !== 'xlsx')

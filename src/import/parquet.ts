@@ -17,7 +17,7 @@ import { FileError } from './file-error.js';
 import { flattened } from './flatten.js';
 import type { RandomAccess } from './input.js';
 import type { JsonRecord } from './json-records.js';
-import type { ReadOptions, Source } from './source.js';
+import type { FileReadOptions, Source } from './source.js';
 import { epochTimestamp } from './timestamps.js';
 
 /** The number of values read at a time, over all columns. */
@@ -31,7 +31,7 @@ const CHUNK_MIB = 256;
 /** @throws FileError if it cannot be read as Parquet */
 export async function openParquet(
   { path, label, size, slice }: RandomAccess,
-  { flatten, skip = [] }: ReadOptions,
+  { flatten, skip = [] }: FileReadOptions,
 ): Promise<Source> {
   if (size === null) throw new FileError(`${label}: Parquet must be a regular file, not a pipe`);
   const file = { byteLength: size, slice };

@@ -11,8 +11,8 @@ const CLOCKS_DIFFER_MS = 3_600_000;
  * contain the numbers of rows that were updated, ignored or quarantined.
  * @returns the number of batches that remain in doubt: they have no receipt, and are older than any receipt
  */
-export async function settleOutdated(client: CdpClient, journal: Journal, table: string): Promise<number> {
-  const parts = journal.outdated.flatMap(({ batch, sentAt }) =>
+export async function settleExpired(client: CdpClient, journal: Journal, table: string): Promise<number> {
+  const parts = journal.batchesWithExpiredKeys.flatMap(({ batch, sentAt }) =>
     journal.partsOf(batch).map((part) => ({ batch, sentAt, part, key: journal.keyOf(batch, part) })),
   );
   const inDoubt = new Set<number>();

@@ -5,7 +5,7 @@
 import type { ErrorDetail } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
 import { fitsHeader } from './csv-reader.js';
-import type { Mapping } from './field-mapping.js';
+import type { FieldMapping } from './field-mapping.js';
 import { type Format, hasCells } from './format.js';
 import { isJson, membersOf } from './json-records.js';
 import type { FileRecord } from './source.js';
@@ -24,12 +24,15 @@ export interface EncodedRecord {
 /** The member of such an object. No table has a column with this name, so it cannot be imported by mistake. */
 export const AS_READ = '(fields as read)';
 
-export type Encoder = (record: FileRecord) => EncodedRecord;
+export type RecordEncoder = (record: FileRecord) => EncodedRecord;
 
-export const encoderFor = (kind: Format['kind'], mappings: readonly Mapping[], notation: Notation): Encoder =>
-  hasCells(kind) ? cellEncoders(mappings, notation) : jsonEncoder(mappings);
+export const encoderFor = (
+  kind: Format['kind'],
+  mappings: readonly FieldMapping[],
+  notation: Notation,
+): RecordEncoder => (hasCells(kind) ? cellEncoders(mappings, notation) : jsonEncoder(mappings));
 
-function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder {
+function cellEncoders(mappings: readonly FieldMapping[], notation: Notation): RecordEncoder {
   const columns = mappings.map(({ column, type, dates = notation.dates, epoch = notation.epoch }) => ({
     column,
     isJsonb: type === 'JSONB',
@@ -68,7 +71,7 @@ function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder
   };
 }
 
-function jsonEncoder(mappings: readonly Mapping[]): Encoder {
+function jsonEncoder(mappings: readonly FieldMapping[]): RecordEncoder {
   const byField = new Map(mappings.map((mapping) => [mapping.field, mapping]));
   const isUnchanged = mappings.every(({ field, column, epoch }) => field === column && epoch === undefined);
   return ({ line, text = '' }) => {

@@ -27,7 +27,7 @@ export interface Scan {
   /** Whether the types are inferred from all records. */
   readonly isComplete: boolean;
   /** The first few records. */
-  readonly first: readonly FileRecord[];
+  readonly firstRecords: readonly FileRecord[];
   /** Set if more than half of the records have the same number of fields, and it differs from the header's. */
   readonly otherWidth: OtherWidth | undefined;
   /** The first line whose record does not fit the header. */
@@ -46,7 +46,7 @@ const FIRST = 3;
  * Shows the progress of a scan.
  * @returns a function that ends this
  */
-export type Watch = (label: string, progress: () => { rows: number; share: number | null }) => () => void;
+export type StartProgress = (label: string, progress: () => { rows: number; share: number | null }) => () => void;
 
 interface ScanOptions {
   notation: Notation;
@@ -54,7 +54,7 @@ interface ScanOptions {
   sample: number;
   /** Also reads the other records, so that a file with an error there is rejected before any of it is sent. */
   toTheEnd: boolean;
-  watch: Watch;
+  watch: StartProgress;
 }
 
 export async function scan(
@@ -96,7 +96,7 @@ export async function scan(
   return {
     fields,
     isComplete,
-    first,
+    firstRecords: first,
     otherWidth,
     lineOfMisfit,
     lineOfBackslashN,

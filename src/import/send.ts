@@ -3,13 +3,13 @@ import type { CdpClient } from '../client/client.js';
 import { CdpError } from '../client/error.js';
 import type { StoreOptions } from '../client/insert.js';
 import { rawJson } from '../client/json.js';
-import { type Partition, partitionBatch } from '../client/partition.js';
+import { type BatchSplit, splitRefusedBatch } from '../client/partition.js';
 import type { Batch } from './batch-reader.js';
 import type { Journal, Part } from './journal.js';
 import type { RefusedLine } from './record-encoder.js';
 
 /** A part of a batch that the service refused. */
-export interface Split {
+export interface RefusedPart {
   batch: Batch;
   part: Part;
   refused: readonly RefusedLine[];
@@ -26,7 +26,7 @@ interface SenderOptions {
   /** Aborts requests in flight. */
   signal: AbortSignal;
   /** Saves the refused records, and the split in the journal, before any of its parts is sent. */
-  onSplit: (split: Split) => void | Promise<void>;
+  onSplit: (split: RefusedPart) => void | Promise<void>;
 }
 
 /** Records are sent as text. If the service cannot read one, it does not report which. */
@@ -57,7 +57,7 @@ export class BatchSender {
   }
 
   private async removeUnsendable(batch: Batch, part: Part): Promise<void> {
-    const refused: Partition['refused'] = new Map();
+    const refused: BatchSplit['refused'] = new Map();
     const good: number[] = [];
     batch.records.forEach(({ problem }, i) => {
       if (problem === undefined) good.push(i);
@@ -85,7 +85,7 @@ export class BatchSender {
       await this.journal.addDone(batch.number, part, { inserted, updated, ignored, quarantined });
     } catch (error) {
       if (!(error instanceof CdpError)) throw error;
-      const partition = partitionBatch(error, positions.length, CAUSED_BY_TEXT);
+      const partition = splitRefusedBatch(error, positions.length, CAUSED_BY_TEXT);
       if (partition === undefined) throw error;
       const inBatch = (i: number): number => positions[i] ?? i;
       const refused = new Map([...partition.refused].map(([i, errors]) => [inBatch(i), errors]));
@@ -93,7 +93,7 @@ export class BatchSender {
     }
   }
 
-  private async split(batch: Batch, part: Part, { refused, resend }: Partition, cause?: CdpError): Promise<void> {
+  private async split(batch: Batch, part: Part, { refused, resend }: BatchSplit, cause?: CdpError): Promise<void> {
     const records = [...refused].flatMap(([i, errors]) => {
       const record = batch.records[i];
       return record === undefined ? [] : [{ record, errors }];

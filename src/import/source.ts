@@ -24,7 +24,7 @@ export interface FileRecord {
 }
 
 /** How to read the files of an import. */
-export interface ReadOptions extends FormatOptions, Notation {
+export interface FileReadOptions extends FormatOptions, Notation {
   encoding?: string;
   /** Names of the fields, if the file has no header. */
   columns?: readonly string[];
@@ -63,14 +63,14 @@ export interface ImportFile {
   /** Changes if the file does, and begins with its size in bytes. null if the file can be read only once. */
   identity(): Promise<string | null>;
   /** @throws FileError if it cannot be read in its format */
-  open(options: ReadOptions): Promise<Source>;
+  open(options: FileReadOptions): Promise<Source>;
 }
 
 /**
  * Reads text as records. Closes the input if this fails.
  * @throws FileError if it cannot be read in its format
  */
-export async function openText(input: TextInput, options: ReadOptions): Promise<Source> {
+export async function openText(input: TextInput, options: FileReadOptions): Promise<Source> {
   try {
     return await sourceOf(input, options);
   } catch (error) {
@@ -79,7 +79,7 @@ export async function openText(input: TextInput, options: ReadOptions): Promise<
   }
 }
 
-async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source> {
+async function sourceOf(input: TextInput, options: FileReadOptions): Promise<Source> {
   const { label } = input;
   const { skipLines, quotes: hasQuotes, escape } = options;
   const { head, isAll, text } = await peek(withoutLines(input.text, skipLines));
@@ -133,7 +133,7 @@ export async function sourceOfCells(
   input: Input,
   format: Format,
   rows: AsyncGenerator<FileRecord, void>,
-  { columns, flatten, null: nulls = [] }: ReadOptions,
+  { columns, flatten, null: nulls = [] }: FileReadOptions,
 ): Promise<Source> {
   if (flatten) throw new FileError(`${input.label} is ${formatName(format)}; --flatten is for JSON and Parquet`);
   const header = columns ?? (await headerOf(rows, input.label));

@@ -5,14 +5,14 @@ import { counted } from '../contract/message-text.js';
 import type { Cell, CsvRecord } from './csv-reader.js';
 import { FileError } from './file-error.js';
 import type { RandomAccess } from './input.js';
-import { type ReadOptions, type Source, sourceOfCells } from './source.js';
+import { type FileReadOptions, type Source, sourceOfCells } from './source.js';
 import { cellKey, partsOf, type Sheet, type WorkbookParts } from './workbook-cells.js';
 
 /** Limited, because the file and its rows are in memory. */
 const LIMIT_MIB = 64;
 
 /** @throws FileError if it is not a workbook, or has no such sheet */
-export async function openWorkbook(workbook: RandomAccess, options: ReadOptions): Promise<Source> {
+export async function openWorkbook(workbook: RandomAccess, options: FileReadOptions): Promise<Source> {
   const { path, label, size } = workbook;
   if (size === null) throw new FileError(`${label}: a workbook must be a regular file, not a pipe`);
   if (size > LIMIT_MIB * 1024 * 1024)
@@ -91,7 +91,7 @@ const DAY_ZERO = Date.UTC(1899, 11, 31);
 const DAY_ZERO_OF_1904 = Date.UTC(1904, 0, 1);
 
 /** As in delimited text: numbers with the decimal separator of the options, dates and times in ISO 8601. */
-function cellOf(value: CellValue, { decimal }: ReadOptions, is1904: boolean): Cell {
+function cellOf(value: CellValue, { decimal }: FileReadOptions, is1904: boolean): Cell {
   if (value === null || value === '') return null;
   if (value instanceof Date) {
     const time = value.getTime();

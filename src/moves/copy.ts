@@ -12,8 +12,8 @@ import { roleLogin } from '../tenancy/credentials.js';
 import type { ProjectDatabase } from '../tenancy/tenancy.js';
 import { distributeAgain, distributedTables } from '../backup/distributed-tables.js';
 import { LOCK_WAIT_MS, withDumpRole } from '../backup/logical/dump-role.js';
-import { isAccess, isFilledLast } from '../backup/logical/archive-entries.js';
-import { entriesOf, type Entry, ownEntries } from '../backup/logical/dump-entries.js';
+import { isAccessEntry, isFilledLast } from '../backup/logical/archive-entries.js';
+import { entriesOf, type DumpEntry, ownEntries } from '../backup/logical/dump-entries.js';
 import { createPolicies, differentPolicies, policiesOf } from '../backup/logical/policies.js';
 import { differentRights, rightsOf, setRights } from '../backup/logical/rights.js';
 import { roleSettingsOf, setRoleSettings } from '../backup/logical/role-settings.js';
@@ -52,7 +52,7 @@ export interface CopyResult {
   /** Messages about settings of its roles that the target refuses. */
   readonly leftOut: string[];
   /** The schema of the source. */
-  readonly schema: Entry[];
+  readonly schema: DumpEntry[];
   /** The snapshot that was copied, in the format of pg_current_snapshot(). */
   readonly snapshot: string;
 }
@@ -74,7 +74,7 @@ export class CopyDiffers extends Error {
 export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
   const { source, target, signal, isWritten = false } = options;
   const [from, to] = [source.placement, target.placement];
-  const { schema, snapshot, leftOut, sourceSummary, targetSummary, policies } = await withReader(
+  const { schema, snapshot, leftOut, sourceSummary, targetSummary, policies } = await withDumpSession(
     source,
     signal,
     async (reader, dump) => {
@@ -94,7 +94,7 @@ export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
     },
   );
   const isSameMajor = (await source.tenancy.major()) === (await target.tenancy.major());
-  const created = await withReader(target, signal, async (session, dump) => ({
+  const created = await withDumpSession(target, signal, async (session, dump) => ({
     schema: entriesIn(await schemaOf(session, to, dump)),
     policies: await policiesOf(session, to),
   }));
@@ -107,7 +107,7 @@ export async function copyDatabase(options: CopyOptions): Promise<CopyResult> {
   return { leftOut, schema, snapshot };
 }
 
-const isNotAccess = (entry: Entry): boolean => !isAccess(entry);
+const isNotAccess = (entry: DumpEntry): boolean => !isAccessEntry(entry);
 
 /** @returns what the target contains then */
 async function copyInto(
@@ -167,8 +167,10 @@ export async function copyAccess(
  * The project's part of the schema, as pg_dump writes it now.
  * @throws as {@link copyDatabase}
  */
-export const schemaEntries = (place: ProjectDatabase, signal: AbortSignal): Promise<Entry[]> =>
-  withReader(place, signal, async (session, dump) => entriesIn(await schemaOf(session, place.placement, dump)));
+export const schemaEntries = (database: ProjectDatabase, signal: AbortSignal): Promise<DumpEntry[]> =>
+  withDumpSession(database, signal, async (session, dump) =>
+    entriesIn(await schemaOf(session, database.placement, dump)),
+  );
 
 const OPTIONS = [
   ...['--no-owner', '--no-tablespaces', '--no-table-access-method', '--no-security-labels'],
@@ -182,7 +184,7 @@ type Dump = (section: 'pre-data' | 'post-data') => Promise<string>;
  * Runs `work` as a role that can read the whole project, in one snapshot, with all tables locked against changes of
  * their schema.
  */
-const withReader = <T>(
+const withDumpSession = <T>(
   { tenancy, placement }: ProjectDatabase,
   signal: AbortSignal,
   work: (session: Session, dump: Dump) => Promise<T>,
@@ -268,23 +270,23 @@ export async function withSearchPath<T>(writer: Session, { schema }: Placement, 
 interface DumpedSchema {
   /** Schemas that the writer has created. */
   readonly own: readonly string[];
-  readonly beforeData: readonly Entry[];
-  readonly afterData: readonly Entry[];
+  readonly beforeData: readonly DumpEntry[];
+  readonly afterData: readonly DumpEntry[];
 }
 
-const entriesIn = ({ beforeData, afterData }: DumpedSchema): Entry[] => [...beforeData, ...afterData];
+const entriesIn = ({ beforeData, afterData }: DumpedSchema): DumpEntry[] => [...beforeData, ...afterData];
 
 async function schemaOf(session: Session, placement: Placement, dump: Dump): Promise<DumpedSchema> {
   const own = await ownSchemasOf(session, placement);
-  const entries = (text: string): Entry[] => ownEntries(entriesOf(text, own), placement, own);
+  const entries = (text: string): DumpEntry[] => ownEntries(entriesOf(text, own), placement, own);
   return { own, beforeData: entries(await dump('pre-data')), afterData: entries(await dump('post-data')) };
 }
 
 /** @throws Error that names the entry */
-async function execute(session: Session, entries: readonly Entry[]): Promise<void> {
+async function execute(session: Session, entries: readonly DumpEntry[]): Promise<void> {
   for (const entry of entries) {
     // The policies, whose comments come later, and the rights are not created from the text of a dump.
-    if (isAccess(entry)) continue;
+    if (isAccessEntry(entry)) continue;
     try {
       await session.script(entry.text);
     } catch (error) {

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ident, type Session, sql } from '../pg/index.js';
 import { rolesAreLocked, type Placement } from '../tenancy/placement.js';
-import { underRepairLock } from '../tenancy/locks.js';
+import { withMaintenanceLock } from '../tenancy/locks.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 
 type Role = 'writer' | 'reader';
@@ -77,7 +77,7 @@ export const lowerFence = (tenancy: Tenancy, placement: Placement, isStill: IsSt
 
 /** Repairs hold the same lock. @returns whether `work` was done */
 const locked = (session: Session, isStill: IsStill, work: () => Promise<void>): Promise<boolean> =>
-  underRepairLock(session, async () => {
+  withMaintenanceLock(session, async () => {
     if (!(await isStill())) return false;
     await work();
     return true;

@@ -7,7 +7,7 @@ import type { MoveMode } from '../contract/moves.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { isReady } from '../contract/projects.js';
 import { serverName } from '../contract/servers.js';
-import { placeOf, type ServerRow } from '../tenancy/control/server-rows.js';
+import { serverRefOf, type ServerRow } from '../tenancy/control/server-rows.js';
 import { serviceWork } from '../tenancy/postgres-errors.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 import { needsOf, type ProjectNeeds, roleConstants } from './needs.js';
@@ -16,7 +16,7 @@ import { streamObstacles } from './stream-obstacles.js';
 
 /** Whether a project can move. */
 interface MoveCheck {
-  readonly project: ProjectRow;
+  readonly row: ProjectRow;
   readonly to: ServerRow;
   /** The size of the project on disk; null: unknown. */
   readonly bytes: number | null;
@@ -40,35 +40,35 @@ export interface MovePlan extends MoveCheck {
  */
 export async function planMove(
   services: MoveServices,
-  project: ProjectRow,
+  row: ProjectRow,
   server: string,
   mode: MoveMode,
 ): Promise<MovePlan> {
-  const check = await checkMove(services, project, server);
+  const check = await checkMove(services, row, server);
   const { to, bytes, obstacles, sourceAnswers } = check;
-  const from = serverName(project.placement);
+  const from = serverName(row.placement);
   const isStreamed = mode === 'stream' && obstacles.length === 0;
-  const obstaclesToStream = isStreamed ? await notStreamable(services, project, to) : [];
-  const warnings = async () => (await askServer(from, () => warningsOf(services, project, to))).found ?? [];
+  const obstaclesToStream = isStreamed ? await notStreamable(services, row, to) : [];
+  const warnings = async () => (await askServer(from, () => warningsOf(services, row, to))).found ?? [];
   const fallback = obstaclesToStream.length > 0 ? fallbackText(obstaclesToStream.join('; '), bytes) : null;
   return { ...check, warnings: sourceAnswers ? await warnings() : [], fallback };
 }
 
 /** The part of {@link planMove} that decides whether the project can move at all. @throws EngineError as it does */
-export async function checkMove(services: MoveServices, project: ProjectRow, server: string): Promise<MoveCheck> {
+export async function checkMove(services: MoveServices, row: ProjectRow, server: string): Promise<MoveCheck> {
   const to = await services.serverNamed(server);
-  const { placement } = project;
+  const { placement } = row;
   const from = serverName(placement);
-  const hasRoom = await services.control.servers.hasRoom(to.name);
+  const hasRoom = await services.control.servers.acceptsProject(to.name);
   const knownObstacles = [
-    ...(isReady(project) ? [] : [`it is ${project.status}`]),
+    ...(isReady(row) ? [] : [`it is ${row.status}`]),
     ...(from === to.name ? [`it lives on ${to.name} already`] : []),
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
     ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has reached its limit of projects`]),
   ];
-  const source = await askServer(from, () => sourceOf(services, project));
+  const source = await askServer(from, () => sourceOf(services, row));
   const target = await askServer(to.name, async () => {
-    const tenancy = services.servers.tenancyOf(placeOf(to));
+    const tenancy = services.servers.tenancyOf(serverRefOf(to));
     const full = (await services.isFull(to)) ? [`the projects on ${to.name} have reached its size limit`] : [];
     return [...full, ...(source.found === null ? [] : await missingOn(source.found, tenancy))];
   });
@@ -83,11 +83,11 @@ export async function checkMove(services: MoveServices, project: ProjectRow, ser
     ...(target.found ?? []),
   ];
   const unreachable = replies.find((reply) => reply.unreachable !== null)?.unreachable ?? null;
-  return { project, to, bytes, obstacles, unreachable, sourceAnswers: source.found !== null };
+  return { row: row, to, bytes, obstacles, unreachable, sourceAnswers: source.found !== null };
 }
 
 async function warningsOf({ servers }: MoveServices, { placement }: ProjectRow, to: ServerRow): Promise<string[]> {
-  if (servers.tenancyOf(placeOf(to)).keepsRoleNames(placement)) return [];
+  if (servers.tenancyOf(serverRefOf(to)).keepsRoleNames(placement)) return [];
   const constants = await roleConstants(servers.tenancyOf(placement), placement);
   if (constants === null) {
     return [
@@ -100,7 +100,7 @@ async function warningsOf({ servers }: MoveServices, { placement }: ProjectRow, 
 }
 
 const notStreamable = ({ servers }: MoveServices, { placement }: ProjectRow, to: ServerRow): Promise<string[]> =>
-  serviceWork(() => streamObstacles(servers.tenancyOf(placement), placement, servers.tenancyOf(placeOf(to))));
+  serviceWork(() => streamObstacles(servers.tenancyOf(placement), placement, servers.tenancyOf(serverRefOf(to))));
 
 /** An estimate of the bytes of a database that are copied in a second. */
 const BYTES_PER_SECOND = 20_000_000;
@@ -111,7 +111,7 @@ export function fallbackText(why: string, bytes: number | null): string {
 }
 
 /** @throws EngineError invalid_request naming the obstacles; database_unavailable if a server does not answer */
-export function requireNoObstacles({ project, to, obstacles, unreachable }: MoveCheck): void {
+export function requireNoObstacles({ row: project, to, obstacles, unreachable }: MoveCheck): void {
   if (unreachable !== null) throw unreachable;
   if (obstacles.length === 0) return;
   throw new EngineError(
@@ -141,8 +141,8 @@ interface Source extends ProjectNeeds {
   readonly bytes: number | null;
 }
 
-async function sourceOf({ servers }: MoveServices, project: ProjectRow): Promise<Source> {
-  const { name, placement } = project;
+async function sourceOf({ servers }: MoveServices, row: ProjectRow): Promise<Source> {
+  const { name, placement } = row;
   servers.requireUp(placement);
   const tenancy = servers.tenancyOf(placement);
   const needs = await needsOf(tenancy, placement);
@@ -154,7 +154,7 @@ async function sourceOf({ servers }: MoveServices, project: ProjectRow): Promise
     ...needs,
     obstacles: [...needs.obstacles, ...archiving],
     major: await tenancy.major(),
-    bytes: await tenancy.sizeOf(project),
+    bytes: await tenancy.sizeOf(row),
   };
 }
 
@@ -170,7 +170,7 @@ async function missingOn(source: Source, target: Tenancy): Promise<string[]> {
       ? [`it lives on Postgres ${source.major}, and the target is ${major}: it must be the same or a later one`]
       : []),
     ...(extensions.length > 0 ? [`the target does not have the extensions ${extensions.join(', ')}`] : []),
-    ...(source.schemas.length > 0 && !(await target.mayOwnSchemas())
+    ...(source.schemas.length > 0 && !(await target.allowsOwnSchemas())
       ? [`it has schemas of its own (${source.schemas.join(', ')}), which no project may have there`]
       : []),
     ...(roles.length > 0

@@ -8,7 +8,7 @@ import { BEGIN, COMMIT, type Fragment, type Row, sql, trusted } from '../pg/inde
 import { type AuditRow, withEntry } from '../tenancy/control/audit-log.js';
 import type { ControlPool } from '../tenancy/control/control-pool.js';
 import { addedServerJson, withDates } from '../tenancy/control/control-rows.js';
-import { HAS_ROOM } from '../tenancy/control/server-rows.js';
+import { ACCEPTS_PROJECT } from '../tenancy/control/server-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 
 /**
@@ -97,10 +97,10 @@ export class MoveRows {
     const results = await this.pool.transaction([
       BEGIN,
       sql`SELECT FROM cdp.servers WHERE name = ${server} FOR UPDATE`,
-      sql`SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM}`,
+      sql`SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${ACCEPTS_PROJECT}`,
       sql`INSERT INTO cdp.moves (id, project_id, state, from_server, to_server, source, target, mode)
           SELECT ${id}, ${projectId}, 'preparing', ${serverName(source)}, ${server}, ${placementJson(source)}::jsonb, ${placementJson(target)}::jsonb, ${mode}
-          WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM})
+          WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${ACCEPTS_PROJECT})
           ON CONFLICT DO NOTHING RETURNING id`,
       COMMIT,
     ]);
@@ -109,7 +109,7 @@ export class MoveRows {
   }
 
   /** Moves that have not ended. @param projectId only of this project */
-  open(projectId?: string): Promise<MoveRow[]> {
+  listOpen(projectId?: string): Promise<MoveRow[]> {
     const ofProject = projectId === undefined ? sql`` : sql`AND project_id = ${projectId}`;
     return this.select(sql`WHERE ended_at IS NULL ${ofProject} ORDER BY started_at`);
   }
@@ -208,7 +208,7 @@ export class MoveRows {
    * Begins to undo it: from here on it cannot switch. The first reason is kept.
    * @returns false if the project has changed its place, or the move has ended
    */
-  async undo(id: string, reason: string): Promise<boolean> {
+  async beginUndo(id: string, reason: string): Promise<boolean> {
     return this.changes(sql`UPDATE cdp.moves SET state = 'undoing', reason = coalesce(reason, ${reason})
       WHERE id = ${id} AND ${mayEnter('undoing')} RETURNING project_id`);
   }

@@ -1,11 +1,11 @@
 /** What moves need of the service. The engine hands it in. */
-import type { Origin } from '../contract/audit.js';
+import type { AuditOrigin } from '../contract/audit.js';
 import type { Log } from '../log.js';
 import type { AuditRow } from '../tenancy/control/audit-log.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ServerRow } from '../tenancy/control/server-rows.js';
-import type { ProjectDatabases } from '../tenancy/project-databases.js';
+import type { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { MoveRows } from './move-rows.js';
 
@@ -13,7 +13,7 @@ export interface MoveServices {
   readonly control: ControlDatabase;
   readonly moveRows: MoveRows;
   readonly servers: Servers;
-  readonly projectDatabases: ProjectDatabases;
+  readonly projectDatabases: ProjectDatabaseSetup;
   readonly audit: MoveAudit;
   readonly log: Log;
   /** @throws EngineError not_found, database_unavailable */
@@ -30,10 +30,10 @@ export interface MoveServices {
 
 interface MoveAudit {
   /** The entry that is written with the switch; null: nothing is recorded. */
-  entryOfChange(by: Origin, event: { operation: 'project.move'; object: string }): AuditRow | null;
+  entryOfChange(by: AuditOrigin, event: { operation: 'project.move'; object: string }): AuditRow | null;
   /** @param event `project.move` for a move that failed, `repair` for one that was settled after its process had ended */
   record(
-    by: Origin,
+    by: AuditOrigin,
     event: {
       operation: 'project.move' | 'repair';
       outcome: string;

@@ -4,10 +4,10 @@
  * comes last: it drops the source after the switch, and before the switch it undoes the move.
  */
 import { dropDumpRole } from '../backup/logical/dump-role.js';
-import type { Origin } from '../contract/audit.js';
+import type { AuditOrigin } from '../contract/audit.js';
 import type { MoveState, Verification } from '../contract/moves.js';
 import { serverName } from '../contract/servers.js';
-import { placeOf, type ServerRows } from '../tenancy/control/server-rows.js';
+import { serverRefOf, type ServerRows } from '../tenancy/control/server-rows.js';
 import { drain } from '../tenancy/drain.js';
 import type { Placement } from '../tenancy/placement.js';
 import { serviceWork } from '../tenancy/postgres-errors.js';
@@ -19,7 +19,7 @@ import type { MoveServices } from './move-services.js';
 import { fallbackText } from './move-plan.js';
 import { beingUndone, type MoveRow, type NewMove } from './move-rows.js';
 import { ProgressNotes } from './progress-notes.js';
-import { clearSource, streamDatabase } from './stream.js';
+import { cleanUpStream, streamDatabase } from './stream.js';
 import { NotStreamable } from './stream-obstacles.js';
 
 /** A write that takes longer is canceled, and its client gets an error. */
@@ -45,7 +45,7 @@ export async function moveProject(
   services: MoveServices,
   move: NewMove,
   options: MoveOptions,
-  by: Origin,
+  by: AuditOrigin,
 ): Promise<string[]> {
   return new ProjectMove(services, move, options, by).run();
 }
@@ -64,7 +64,7 @@ class ProjectMove {
     private readonly services: MoveServices,
     private readonly move: NewMove,
     private readonly options: MoveOptions,
-    private readonly by: Origin,
+    private readonly by: AuditOrigin,
   ) {
     const { source, target } = move;
     this.source = { tenancy: services.servers.tenancyOf(source), placement: source };
@@ -229,11 +229,11 @@ export async function settle(
 ): Promise<boolean> {
   const { control, moveRows, servers } = services;
   const { id, source, target } = move;
-  const drop = async (place: Placement): Promise<void> => {
-    if (serverName(place) !== lost) await serviceWork(() => servers.tenancyOf(place).drop(place));
+  const drop = async (placement: Placement): Promise<void> => {
+    if (serverName(placement) !== lost) await serviceWork(() => servers.tenancyOf(placement).drop(placement));
   };
   // From here on nobody can switch. If the switch has already happened, but its response was lost, the row says so.
-  if (await moveRows.undo(id, reason)) {
+  if (await moveRows.beginUndo(id, reason)) {
     await undo(services, move, drop);
     return false;
   }
@@ -253,7 +253,7 @@ export async function settle(
 async function isThere(servers: ServerRows, { server, added }: Placement): Promise<boolean> {
   if (added === null) return true;
   const row = await servers.get(server);
-  return row !== null && placeOf(row).added?.addedAt === added.addedAt;
+  return row !== null && serverRefOf(row).added?.addedAt === added.addedAt;
 }
 
 /**
@@ -268,7 +268,7 @@ async function undo(
   const from = servers.tenancyOf(source);
   await serviceWork(() => lowerFence(from, source, () => moveRows.isAt(id, 'undoing')));
   await moveRows.unfence(id);
-  if (mode === 'stream') await serviceWork(() => clearSource({ tenancy: from, placement: source }));
+  if (mode === 'stream') await serviceWork(() => cleanUpStream({ tenancy: from, placement: source }));
   await drop(target);
   await serviceWork(() => dropDumpRole(from, source));
   await moveRows.end(id, 'undone');

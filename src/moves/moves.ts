@@ -1,8 +1,8 @@
 /** Moves of an installation: starts them in the background, lists and cancels them, and settles them after a crash. */
 import { randomUUID } from 'node:crypto';
-import { BY_ITSELF, type Origin } from '../contract/audit.js';
+import { BY_ITSELF, type AuditOrigin } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
-import { every } from '../tasks.js';
+import { runPeriodically } from '../tasks.js';
 import type { MoveMode } from '../contract/moves.js';
 import { serverName } from '../contract/servers.js';
 import { isUuid } from '../contract/patterns.js';
@@ -13,7 +13,7 @@ import {
   tryWithProjectLock,
   withProjectLock,
 } from '../tenancy/control/project-lock.js';
-import { noServer, placeOf } from '../tenancy/control/server-rows.js';
+import { noServer, serverRefOf } from '../tenancy/control/server-rows.js';
 import { unavailable } from '../tenancy/postgres-errors.js';
 import { analyze } from './contents.js';
 import { reasonOf } from './failure-reason.js';
@@ -84,7 +84,7 @@ export class Moves {
     name: string,
     to: string,
     { mode, ...options }: Omit<MoveOptions, 'signal'> & Pick<MoveRequest, 'mode'>,
-    by: Origin,
+    by: AuditOrigin,
   ): Promise<MoveRow> {
     if (this.running.size >= AT_ONCE)
       throw new EngineError('overloaded', `${AT_ONCE} moves are already running on this instance`);
@@ -103,12 +103,12 @@ export class Moves {
   private async run(
     request: MoveRequest,
     options: MoveOptions,
-    by: Origin,
+    by: AuditOrigin,
     onStored: (move: MoveRow) => void,
   ): Promise<void> {
     const { name } = request;
     const { id: projectId } = await this.services.projectNamed(name);
-    if ((await this.rows.open(projectId)).length > 0) throw inUseElsewhere(name);
+    if ((await this.rows.listOpen(projectId)).length > 0) throw inUseElsewhere(name);
     const underLock = async (lost: AbortSignal) => {
       const move = await this.insert(request);
       onStored(move);
@@ -129,8 +129,8 @@ export class Moves {
     const { servers, projectNamed } = this.services;
     const check = await checkMove(this.services, await projectNamed(name), to);
     requireNoObstacles(check);
-    const { project, to: server } = check;
-    const target = await servers.tenancyOf(placeOf(server)).newPlacement();
+    const { row: project, to: server } = check;
+    const target = await servers.tenancyOf(serverRefOf(server)).newPlacement();
     const move = { id, projectId: project.id, source: project.placement, target, mode };
     const obstacle = await this.rows.insert(move);
     if (obstacle === 'moving') throw inUseElsewhere(name);
@@ -139,7 +139,7 @@ export class Moves {
   }
 
   /** @returns whether it has moved */
-  private async carryOut(move: MoveRow, options: MoveOptions, by: Origin): Promise<boolean> {
+  private async carryOut(move: MoveRow, options: MoveOptions, by: AuditOrigin): Promise<boolean> {
     const { services } = this;
     const { projectId, project: name } = move;
     let failure: unknown = await moveProject(services, move, options, by).then(
@@ -193,7 +193,7 @@ export class Moves {
    */
   async cancel(id: string): Promise<MoveRow> {
     const move = await this.get(id);
-    if (!(await this.rows.undo(id, CANCELED))) {
+    if (!(await this.rows.beginUndo(id, CANCELED))) {
       throw new EngineError(
         'invalid_request',
         `The project has already moved to ${serverName(move.target)}, or the move has ended`,
@@ -209,7 +209,7 @@ export class Moves {
    */
   async recover(lost: string | null = null): Promise<void> {
     const waitMs = lost === null ? undefined : PROJECT_LOCK_WAIT_MS;
-    const open = (await this.rows.open()).map((move) => [move.id, move] as const);
+    const open = (await this.rows.listOpen()).map((move) => [move.id, move] as const);
     for (const move of new Map([...this.unrecovered, ...open]).values()) {
       const { id, projectId, project: name } = move;
       // A move that runs here is settled here, even if this process has lost the project's lock.
@@ -242,7 +242,7 @@ export class Moves {
   }
 
   startRecovering(): void {
-    this.stopRecovering = every(RECOVER_EVERY_MS, 'recover_moves', () => this.recover(), this.services.log);
+    this.stopRecovering = runPeriodically(RECOVER_EVERY_MS, 'recover_moves', () => this.recover(), this.services.log);
   }
 
   /** Undoes moves that have not switched yet. */

@@ -3,7 +3,7 @@ import { isReady } from '../contract/projects.js';
 import { isOn, serverName, takesRebalance } from '../contract/servers.js';
 import type { PlannedMove } from '../contract/wire/moves.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import { placeOf, type ServerRow } from '../tenancy/control/server-rows.js';
+import { serverRefOf, type ServerRow } from '../tenancy/control/server-rows.js';
 import type { Servers } from '../tenancy/servers.js';
 import { needsOf } from './needs.js';
 import type { MoveServices } from './move-services.js';
@@ -137,13 +137,13 @@ export async function factsForRebalance({ control, servers, sizesOf }: MoveServi
 /** null: the server does not answer. */
 async function offerOf(servers: Servers, row: ServerRow): Promise<Offer | null> {
   try {
-    const place = placeOf(row);
+    const place = serverRefOf(row);
     servers.requireUp(place);
     const tenancy = servers.tenancyOf(place);
     return {
       major: await tenancy.major(),
       extensions: await tenancy.extensions(),
-      mayOwnSchemas: await tenancy.mayOwnSchemas(),
+      mayOwnSchemas: await tenancy.allowsOwnSchemas(),
     };
   } catch {
     return null;

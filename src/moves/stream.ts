@@ -76,7 +76,7 @@ export async function streamDatabase(options: StreamOptions): Promise<CopyResult
     throw error;
   } finally {
     // If this fails, the code that settles the move does it.
-    await clearSource(source).catch(() => {});
+    await cleanUpStream(source).catch(() => {});
   }
 }
 
@@ -257,7 +257,7 @@ export const restartForStream = ({ tenancy, placement }: ProjectDatabase): Promi
   tenancy.setLogicalDecoding(placement, true);
 
 /** Removes everything that a stream has left. */
-export async function clearSource({ tenancy, placement }: ProjectDatabase): Promise<void> {
+export async function cleanUpStream({ tenancy, placement }: ProjectDatabase): Promise<void> {
   await inDatabase(tenancy, placement, async (session) => {
     await session.query(
       sql`SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = ${slotOf(placement)} AND active_pid IS NOT NULL`,

@@ -1,6 +1,6 @@
 /** Compares a copy with its source: the schema, the rows, sequences and large objects. */
 import { createHash } from 'node:crypto';
-import type { Entry } from '../backup/logical/dump-entries.js';
+import type { DumpEntry } from '../backup/logical/dump-entries.js';
 import { countIn } from '../backup/logical/snapshot.js';
 import type { Verification } from '../contract/moves.js';
 import { ident, type Session } from '../pg/index.js';
@@ -101,8 +101,12 @@ const differentOthers = (before: ReadonlyMap<string, string>, after: ReadonlyMap
  * Names the entries of the schema that differ. For the same schema, pg_dump writes the same text.
  * @param hasTexts also compares the texts of the entries, which may differ between major versions
  */
-export function differentEntries(before: readonly Entry[], after: readonly Entry[], hasTexts: boolean): string[] {
-  const textsOf = (entries: readonly Entry[]): Set<string> =>
+export function differentEntries(
+  before: readonly DumpEntry[],
+  after: readonly DumpEntry[],
+  hasTexts: boolean,
+): string[] {
+  const textsOf = (entries: readonly DumpEntry[]): Set<string> =>
     new Set(
       entries.map(({ kind, schema, name, text }) => {
         const what = `${schema}.${name} (${kind})`;

@@ -198,7 +198,7 @@ async function handshake(socket: Socket, options: LoginOptions): Promise<Startup
       if (type === BACKEND.readyForQuery) return { ...keys, parameters };
       if (type === BACKEND.parameterStatus) {
         const [name, value] = readParameterStatus(body, 0, body.length);
-        if (needsPrimary && name === 'in_hot_standby' && value === 'on') throw isStandby(options);
+        if (needsPrimary && name === 'in_hot_standby' && value === 'on') throw standbyError(options);
         parameters.set(name, value);
       }
       if (type === BACKEND.keyData) keys = { processId: body.readInt32BE(0), secretKey: body.subarray(4) };
@@ -240,7 +240,7 @@ async function authenticate(socket: Socket, replies: Replies, { user, password }
   }
 }
 
-const isStandby = (host: LoginOptions) => new NoPrimary(`${nameOf(host)} is a standby, which accepts no writes`);
+const standbyError = (host: LoginOptions) => new NoPrimary(`${nameOf(host)} is a standby, which accepts no writes`);
 
 const unsupported = () =>
   new ConnectionLost('The server asks for a kind of authentication other than SCRAM-SHA-256, MD5 and password');

@@ -35,7 +35,7 @@ interface PostgresPortSettings {
 }
 
 /** Identifies a session in a cancel request. */
-interface Key {
+interface CancelKey {
   readonly processId: number;
   readonly secretKey: Buffer;
   readonly session: ClientSession;
@@ -47,7 +47,7 @@ export class PostgresPort {
   private readonly server: Server;
   private readonly halfOpen: HalfOpenLogins;
   private readonly encryption: Encryption;
-  private readonly keys = new Set<Key>();
+  private readonly keys = new Set<CancelKey>();
   private readonly serving = new Set<Promise<void>>();
 
   private constructor(
@@ -60,7 +60,7 @@ export class PostgresPort {
       tls: certificate === null ? null : createSecureContext({ ...certificate, minVersion: 'TLSv1.2' }),
       requiresTls: !allowsPlain,
     };
-    this.halfOpen = new HalfOpenLogins(() => sessions.refuse('login_timeout'));
+    this.halfOpen = new HalfOpenLogins(() => sessions.countRefusal('login_timeout'));
     this.server = createServer({
       pauseOnConnect: true,
       noDelay: true,
@@ -123,7 +123,7 @@ export class PostgresPort {
     } catch (error) {
       if (error instanceof SessionError) client.socket.write(errorResponse(fatal(error)));
       // Later refusals are counted by `Sessions`.
-      if (isNegotiating) this.sessions.refuse(error instanceof SessionError ? error.code : 'malformed');
+      if (isNegotiating) this.sessions.countRefusal(error instanceof SessionError ? error.code : 'malformed');
       client.socket.destroySoon();
     } finally {
       loggedIn();
@@ -157,7 +157,7 @@ export class PostgresPort {
    * The backend's own process id, which the client finds in notifications and in pg_stat_activity. The secret is not
    * Postgres's own: two servers may use the same process id and secret.
    */
-  private newKey(session: ClientSession): Key {
+  private newKey(session: ClientSession): CancelKey {
     const { processId } = session.loggedIn;
     let secretKey;
     do secretKey = randomBytes(4);
@@ -167,7 +167,7 @@ export class PostgresPort {
     return key;
   }
 
-  private find(processId: number, secretKey: Buffer): Key | undefined {
+  private find(processId: number, secretKey: Buffer): CancelKey | undefined {
     for (const key of this.keys) {
       const isBackend = key.processId === processId && key.secretKey.length === secretKey.length;
       if (isBackend && timingSafeEqual(key.secretKey, secretKey)) return key;

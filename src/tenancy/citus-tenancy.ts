@@ -28,7 +28,7 @@ export class CitusTenancy extends TenancyByAddress {
   }
 
   /** The event triggers that limit this right do not affect what Citus does on the workers. */
-  mayOwnSchemas(): Promise<boolean> {
+  allowsOwnSchemas(): Promise<boolean> {
     return Promise.resolve(false);
   }
 
@@ -73,7 +73,7 @@ export class CitusTenancy extends TenancyByAddress {
   }
 
   /** The operator has created the database, and the roles go with the project. */
-  marked(): Promise<null> {
+  createdObjects(): Promise<null> {
     return Promise.resolve(null);
   }
 

@@ -45,7 +45,7 @@ export class Credentials {
 // Logins of the service as a project's own role, for work that only the owner of the project's objects may do.
 
 /** The credentials of a project's roles. */
-export interface Logins {
+export interface LoginSource {
   password(role: string): string;
   serverOf(placement: Placement): Pick<PostgresServer, 'address' | 'hasTransactionTimeout'>;
 }
@@ -59,7 +59,7 @@ const UNLIMITED = { default_transaction_read_only: 'off', lock_timeout: '0', idl
  * @throws EngineError database_unavailable
  */
 export async function roleLogin(
-  logins: Logins,
+  logins: LoginSource,
   placement: Placement,
   role: string,
   settings: Readonly<Record<string, string>>,

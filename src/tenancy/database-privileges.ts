@@ -31,7 +31,7 @@ export async function closeToPublic(session: Session): Promise<void> {
 }
 
 /** The database of the session and those of initdb, as far as any role may connect to them, by name. */
-export async function openDatabases(session: Session): Promise<string[]> {
+export async function publicDatabases(session: Session): Promise<string[]> {
   const rows = await session.query(
     sql`SELECT datname FROM pg_database
         WHERE (datname = current_database() OR datname = ANY (${OF_INITDB})) AND ${IS_OPEN} ORDER BY 1`,

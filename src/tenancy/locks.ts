@@ -79,7 +79,7 @@ export async function takeAdvisoryLock(session: Session, key: Fragment, { name, 
  * @returns whether it had to wait for another session
  * @throws LockHeld, PostgresError; the transaction has ended
  */
-export async function beginHolding(session: Session, table: Fragment, { name, ms }: Wait): Promise<boolean> {
+export async function beginWithTableLock(session: Session, table: Fragment, { name, ms }: Wait): Promise<boolean> {
   for (const limit of [1, ms]) {
     try {
       await session.run([
@@ -103,13 +103,13 @@ export async function beginHolding(session: Session, table: Fragment, { name, ms
  * @param work learns whether it had to wait for another session
  * @throws LockHeld; what `work` throws
  */
-export async function holdingTable<T>(
+export async function withTableLock<T>(
   session: Session,
   table: Fragment,
   wait: Wait,
   work: (waited: boolean) => Promise<T>,
 ): Promise<T> {
-  const waited = await beginHolding(session, table, wait);
+  const waited = await beginWithTableLock(session, table, wait);
   try {
     const result = await work(waited);
     await session.query(COMMIT);
@@ -133,9 +133,9 @@ const REPAIR_WAIT = { name: "The lock for changes of the project's database", ms
  * @param work learns whether it had to wait for another session
  * @throws LockHeld; what `work` throws
  */
-export async function underRepairLock<T>(session: Session, work: (waited: boolean) => Promise<T>): Promise<T> {
+export async function withMaintenanceLock<T>(session: Session, work: (waited: boolean) => Promise<T>): Promise<T> {
   await session.query(sql`SELECT set_config('idle_in_transaction_session_timeout', ${REPAIR_IDLE}, false)`);
-  return holdingTable(session, sql`${ident('_cdp', 'migrations')}`, REPAIR_WAIT, work);
+  return withTableLock(session, sql`${ident('_cdp', 'migrations')}`, REPAIR_WAIT, work);
 }
 
 const MODE = 'SHARE UPDATE EXCLUSIVE';

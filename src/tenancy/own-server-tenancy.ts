@@ -5,12 +5,12 @@
 import { createHash } from 'node:crypto';
 import type { EngineError } from '../contract/errors.js';
 import type { Embedded, Template } from '../embedded/embedded.js';
-import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
+import { Fleet, type FleetEvents, type SuperuserLogin } from '../embedded/fleet.js';
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
 import type { Placement } from './placement.js';
-import type { ProjectDatabases } from './project-databases.js';
+import type { ProjectDatabaseSetup } from './project-databases.js';
 import { rollBackPrepared } from './prepared-transactions.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
@@ -47,14 +47,14 @@ export class OwnServerTenancy implements Tenancy {
 
   private constructor(
     private readonly fleet: Fleet,
-    private readonly projectDatabases: ProjectDatabases,
+    private readonly projectDatabases: ProjectDatabaseSetup,
     private readonly control: ControlDatabase,
     private readonly idleStopMs: number,
   ) {}
 
   static async open(
     embedded: Embedded,
-    projectDatabases: ProjectDatabases,
+    projectDatabases: ProjectDatabaseSetup,
     control: ControlDatabase,
     idleStopMs: number,
     events: Omit<FleetEvents, 'beforeStop' | 'inUse'>,
@@ -73,7 +73,7 @@ export class OwnServerTenancy implements Tenancy {
     return this.fleet.running;
   }
 
-  get crashes(): number {
+  get failures(): number {
     return this.fleet.failures;
   }
 
@@ -81,7 +81,7 @@ export class OwnServerTenancy implements Tenancy {
     return this.fleet.notStarting;
   }
 
-  get lackOfRoom(): EngineError | null {
+  get diskFullError(): EngineError | null {
     return this.fleet.lackOfRoom;
   }
 
@@ -93,7 +93,7 @@ export class OwnServerTenancy implements Tenancy {
     return Promise.resolve({ server: Fleet.newId(), ...PLACEMENT });
   }
 
-  mayOwnSchemas(): Promise<boolean> {
+  allowsOwnSchemas(): Promise<boolean> {
     return Promise.resolve(true);
   }
 
@@ -135,7 +135,7 @@ export class OwnServerTenancy implements Tenancy {
   }
 
   /** Everything of a project is in the folder of its server. */
-  marked(): Promise<null> {
+  createdObjects(): Promise<null> {
     return Promise.resolve(null);
   }
 
@@ -227,7 +227,7 @@ const AUTOVACUUM_HAS_WORK = sql`(EXISTS (SELECT FROM pg_stat_activity WHERE back
       OR s.n_dead_tup > 50 + 0.2 * greatest(c.reltuples, 0)
       OR s.n_ins_since_vacuum > 1000 + 0.2 * greatest(c.reltuples, 0)))`;
 
-const addressOf = (socket: Socket): ServerAddress => ({
+const addressOf = (socket: SuperuserLogin): ServerAddress => ({
   ...socket,
   password: '',
   database: SERVICE_DATABASE,
@@ -235,7 +235,7 @@ const addressOf = (socket: Socket): ServerAddress => ({
 });
 
 /** The source of new projects' servers: the roles, and the database with the service's own schema. */
-function templateOf(projectDatabases: ProjectDatabases): Template {
+function templateOf(projectDatabases: ProjectDatabaseSetup): Template {
   const contents = [projectDatabases.schemaVersion, RIGHTS, ...projectDatabases.extensions].join(' ');
   const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);
   return {

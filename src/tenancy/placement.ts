@@ -51,7 +51,7 @@ export async function rolesAreLocked(session: Session, { writer, reader }: Place
 }
 
 /** The error for a write while the project is moved. */
-export const projectIsMoving = (): EngineError =>
+export const projectMovingError = (): EngineError =>
   new EngineError('database_unavailable', 'The project is being moved to another server; retry the write shortly', {
     dependency: null,
   });

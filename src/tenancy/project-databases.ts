@@ -3,8 +3,8 @@
  * if the project, a half restored backup or an older program has changed it.
  */
 import { type LoginOptions, PostgresError, type Session, sql, SQLSTATE, trusted, withSession } from '../pg/index.js';
-import { rolesAreLocked, projectIsMoving, type Placement, SHARD_BY_SHARD } from './placement.js';
-import { retryOnContention, underRepairLock } from './locks.js';
+import { rolesAreLocked, projectMovingError, type Placement, SHARD_BY_SHARD } from './placement.js';
+import { retryOnContention, withMaintenanceLock } from './locks.js';
 import { installedExtensions, installExtensions } from './extensions.js';
 import { grantOwnSchemas } from './own-schemas.js';
 import { migrate, type Migration, newestVersion } from './migrations/migrate.js';
@@ -23,7 +23,7 @@ import {
   grantWriterDefaults,
   resetRoles,
 } from './project-rights.js';
-import { type Logins, roleLogin } from './credentials.js';
+import { type LoginSource, roleLogin } from './credentials.js';
 import { inDatabase, type Tenancy } from './tenancy.js';
 
 /** The time limit for a statement of a repair, which may have to wait for locks of the project. */
@@ -40,7 +40,7 @@ export interface RequestedRights {
 
 const NONE: RequestedRights = { reader: false, writer: false };
 
-export class ProjectDatabases {
+export class ProjectDatabaseSetup {
   constructor(
     private readonly migrations: readonly Migration[],
     /** Extensions that the operator wants in every project's database. */
@@ -58,7 +58,7 @@ export class ProjectDatabases {
   /** Migrates the connected database to this program's version. */
   async prepare(session: Session): Promise<void> {
     await migrate(session, '_cdp', this.migrations);
-    await underRepairLock(session, () => installExtensions(session, this.extensions));
+    await withMaintenanceLock(session, () => installExtensions(session, this.extensions));
   }
 
   upgrade(tenancy: Tenancy, placement: Placement): Promise<void> {
@@ -86,7 +86,7 @@ export class ProjectDatabases {
   /** @returns what was restored, as text */
   private restore(tenancy: Tenancy, placement: Placement, isHealthy: () => Promise<boolean>): Promise<string[]> {
     return this.asService(tenancy, placement, async (session) => {
-      const restored = await underRepairLock(session, async (waited) => {
+      const restored = await withMaintenanceLock(session, async (waited) => {
         if (waited && (await isHealthy())) return null;
         await this.requireNoMove(session, placement);
         // Not before the wait for other sessions, which has a limit of its own.
@@ -117,7 +117,7 @@ export class ProjectDatabases {
    * lives.
    */
   private async requireNoMove(session: Session, placement: Placement): Promise<void> {
-    if ((await rolesAreLocked(session, placement)) && !(await this.isAtRest(placement))) throw projectIsMoving();
+    if ((await rolesAreLocked(session, placement)) && !(await this.isAtRest(placement))) throw projectMovingError();
   }
 
   /** The roles with a password that is not of the service, where the server asks for passwords. */
@@ -137,7 +137,7 @@ export class ProjectDatabases {
     return this.asService(tenancy, placement, async (session) => {
       // The limits need a function of a later version than the project's database may have.
       if (placement.ownSchemas) await migrate(session, '_cdp', this.migrations);
-      await underRepairLock(session, async () => {
+      await withMaintenanceLock(session, async () => {
         await this.requireNoMove(session, placement);
         await session.query(LIMIT_STATEMENTS);
         await grantOwnSchemas(session, placement);
@@ -168,7 +168,7 @@ export class ProjectDatabases {
     return [...wrong, ...restored, ...restoredRights];
   }
 
-  private async give(tenancy: Logins, placement: Placement, requested: RequestedRights): Promise<string[]> {
+  private async give(tenancy: LoginSource, placement: Placement, requested: RequestedRights): Promise<string[]> {
     const restored: string[] = [];
     if (!requested.writer && !requested.reader) return restored;
     await this.asWriter(tenancy, placement, async (writing) => {
@@ -195,12 +195,16 @@ export class ProjectDatabases {
   }
 
   /** Lets the reader of a new project see everything that the writer creates. */
-  grantDefaults(tenancy: Logins, placement: Placement): Promise<void> {
+  grantDefaults(tenancy: LoginSource, placement: Placement): Promise<void> {
     return this.asWriter(tenancy, placement, (writing) => grantReaderDefaults(writing, placement));
   }
 
   /** Runs `work` as the writer: only the writer itself, or a superuser, may set the rights of its objects. */
-  private async asWriter<T>(tenancy: Logins, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
+  private async asWriter<T>(
+    tenancy: LoginSource,
+    placement: Placement,
+    work: (session: Session) => Promise<T>,
+  ): Promise<T> {
     const settings = { search_path: 'pg_catalog', statement_timeout: String(REPAIR_STATEMENT_MS), ...SHARD_BY_SHARD };
     return withSession(await roleLogin(tenancy, placement, placement.writer, settings), work);
   }
@@ -209,7 +213,7 @@ export class ProjectDatabases {
   private asService<T>(tenancy: Tenancy, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
     const repeated = (session: Session) => retryOnContention(() => work(session));
     const { breaker } = tenancy.serverOf(placement);
-    return breaker.during((signal) => inDatabase(tenancy, placement, repeated, signal));
+    return breaker.runWhileUp((signal) => inDatabase(tenancy, placement, repeated, signal));
   }
 }
 

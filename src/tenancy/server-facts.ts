@@ -12,12 +12,12 @@ import {
   trusted,
   withSession,
 } from '../pg/index.js';
-import { openDatabases } from './database-privileges.js';
+import { publicDatabases } from './database-privileges.js';
 import { appliedVersion } from './migrations/migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './postgres-errors.js';
 
-export interface ServerFacts {
+export interface ServerInspection {
   /** Major version, such as 18. */
   readonly major: number;
   /** For people, such as `18.1 (Debian 18.1-1)`. */
@@ -38,7 +38,7 @@ export interface ServerFacts {
   /** Version of the control schema; 0 if there is none. */
   readonly controlVersion: number;
   /** The database of the address and those of initdb, as far as any role may connect to them. */
-  readonly openDatabases: readonly string[];
+  readonly publicDatabases: readonly string[];
 }
 
 /** A row of the view `pg_settings`. */
@@ -50,7 +50,7 @@ export interface ServerSetting {
 }
 
 /** @throws EngineError database_unavailable */
-export function serverFacts(address: ServerAddress): Promise<ServerFacts> {
+export function inspectServer(address: ServerAddress): Promise<ServerInspection> {
   return serviceWork(() =>
     withServiceSession(address, address.database, async (session) => {
       const settings = await session.query(
@@ -83,7 +83,7 @@ export function serverFacts(address: ServerAddress): Promise<ServerFacts> {
         // The server read its clock at some moment in between.
         clockAheadMs: Number(nowMs) - (before + answered) / 2,
         controlVersion: await appliedVersion(session, 'cdp'),
-        openDatabases: await openDatabases(session),
+        publicDatabases: await publicDatabases(session),
       };
     }),
   );
@@ -133,7 +133,7 @@ export const databasesAt = (address: ServerAddress): Promise<Set<string>> =>
 
 const ROUND_TRIPS = 5;
 
-export interface Reach {
+export interface ServerProbe {
   /** Median of a few round trips. */
   readonly latencyMs: number;
   /** Sessions of clients, and of workers that count as clients. */
@@ -142,7 +142,7 @@ export interface Reach {
   readonly hasCitus: boolean;
 }
 
-export const reachOf = (address: ServerAddress): Promise<Reach> =>
+export const probeServer = (address: ServerAddress): Promise<ServerProbe> =>
   inService(address, async (session) => {
     const [used, citus] = await session.row(
       fixed(`SELECT (SELECT sum(numbackends) FROM pg_stat_database),

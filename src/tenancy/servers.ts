@@ -6,7 +6,7 @@ import { CitusTenancy } from './citus-tenancy.js';
 import { unavailable } from './postgres-errors.js';
 import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
-import { SharedTenancy } from './shared-tenancy.js';
+import { OwnDatabaseTenancy } from './shared-tenancy.js';
 import type { PostgresServer, Tenancy } from './tenancy.js';
 import type { Provisioning } from './tenancy-by-address.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
@@ -41,7 +41,7 @@ export class Servers {
 
   /** How often a server that the service starts has ended unexpectedly, or did not start. */
   get crashes(): number {
-    return this.defaultTenancy.crashes;
+    return this.defaultTenancy.failures;
   }
 
   /** How many of these did not start when they were last needed. */
@@ -55,7 +55,7 @@ export class Servers {
     const key = keyOf(server, added);
     const existing = this.added.get(key);
     if (existing !== undefined) return existing.tenancy;
-    const Kind = added.engine === 'citus' ? CitusTenancy : SharedTenancy;
+    const Kind = added.engine === 'citus' ? CitusTenancy : OwnDatabaseTenancy;
     const { url, address } = urlOf(server, added.urlReference);
     const tenancy = new Kind(address, this.provisioning, server, added);
     this.added.set(key, { tenancy, url, isNew: true });
@@ -65,12 +65,12 @@ export class Servers {
   /**
    * Closes those that have been removed or changed, and those whose file now contains another URL.
    */
-  retain(places: readonly ServerRef[]): void {
-    const current = new Map(
-      places.flatMap(({ server, added }) => (added ? [[keyOf(server, added), added] as const] : [])),
+  retain(current: readonly ServerRef[]): void {
+    const addedByKey = new Map(
+      current.flatMap(({ server, added }) => (added ? [[keyOf(server, added), added] as const] : [])),
     );
     for (const [key, existing] of this.added) {
-      const added = current.get(key);
+      const added = addedByKey.get(key);
       if (added === undefined ? !existing.isNew : hasOtherUrl(existing.url, added.urlReference)) {
         this.added.delete(key);
         void existing.tenancy.close();
@@ -81,14 +81,14 @@ export class Servers {
   }
 
   /** @throws EngineError database_unavailable */
-  serverOf(place: ServerRef): PostgresServer {
-    return this.tenancyOf(place).serverOf(place);
+  serverOf(ref: ServerRef): PostgresServer {
+    return this.tenancyOf(ref).serverOf(ref);
   }
 
   /** @throws EngineError database_unavailable, at once, if the server is known not to answer */
-  requireUp(place: ServerRef): void {
+  requireUp(ref: ServerRef): void {
     // Only added servers are checked.
-    const failure = place.added === null ? null : this.serverOf(place).breaker.failure;
+    const failure = ref.added === null ? null : this.serverOf(ref).breaker.failure;
     if (failure !== null) throw unavailable(failure);
   }
 

@@ -50,7 +50,7 @@ export function servicePool(address: ServerAddress, max: number, breaker = new C
     connectionTimeoutMillis: Math.min(QUERY_MS, address.connectionTimeoutMillis),
     timeoutMs: QUERY_MS,
   };
-  const connect = () => breaker.run((signal) => Session.connect(login, signal));
+  const connect = () => breaker.runLogin((signal) => Session.connect(login, signal));
   return new Pool(connect, { max, idleMs: IDLE_MS, waitMs: QUERY_MS });
 }
 

@@ -17,7 +17,7 @@ import { rollBackPrepared } from './prepared-transactions.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
 import { serviceWork } from './postgres-errors.js';
-import type { MarkedObject } from './tenancy.js';
+import type { CreatedObject } from './tenancy.js';
 import { lockDatabase, randomName, TenancyByAddress } from './tenancy-by-address.js';
 
 /** Hides information about the whole server that Postgres shows to every role, as far as the service's role may. */
@@ -29,7 +29,7 @@ const REVOKES = readFileSync(new URL('./shared-tenancy.sql', import.meta.url), '
  */
 const CONNECTION_LIMIT = 128;
 
-export class SharedTenancy extends TenancyByAddress {
+export class OwnDatabaseTenancy extends TenancyByAddress {
   readonly distributesTables = false;
   readonly obstacleToStream = null;
   protected override readonly connectionLimit = CONNECTION_LIMIT;
@@ -43,11 +43,11 @@ export class SharedTenancy extends TenancyByAddress {
   readonly prepare = memoized(() => this.prepareTemplate());
 
   async newPlacement(): Promise<Placement> {
-    return this.placementIn(randomName('d'), await this.mayOwnSchemas());
+    return this.placementIn(randomName('d'), await this.allowsOwnSchemas());
   }
 
   /** True only if the service's role is a superuser. */
-  async mayOwnSchemas(): Promise<boolean> {
+  async allowsOwnSchemas(): Promise<boolean> {
     await serviceWork(() => this.prepare());
     return this.isSuperuser;
   }
@@ -87,7 +87,7 @@ export class SharedTenancy extends TenancyByAddress {
     });
   }
 
-  marked(): Promise<MarkedObject[]> {
+  createdObjects(): Promise<CreatedObject[]> {
     const { pool } = this.server;
     return serviceWork(async () => {
       const databases = await pool.query(
@@ -98,11 +98,11 @@ export class SharedTenancy extends TenancyByAddress {
         sql`SELECT rolname FROM pg_roles WHERE shobj_description(oid, 'pg_authid') = ${this.provisioning.template} ORDER BY 1`,
       );
       return [
-        ...databases.map(([name, sessions]): MarkedObject => {
+        ...databases.map(([name, sessions]): CreatedObject => {
           const drop = () => this.dropDatabase(name ?? '');
           return { kind: 'database', name: name ?? '', sessions: Number(sessions), drop };
         }),
-        ...roles.map(([name]): MarkedObject => {
+        ...roles.map(([name]): CreatedObject => {
           const drop = () => this.dropRoles([name ?? '']);
           return { kind: 'role', name: name ?? '', sessions: 0, drop };
         }),

@@ -9,15 +9,15 @@ import { ADVISORY_LOCKS, takeAdvisoryLock } from './locks.js';
 import type { ProjectRow } from './control/control-rows.js';
 import type { Credentials } from './credentials.js';
 import type { AddedServer, Placement } from './placement.js';
-import type { ProjectDatabases } from './project-databases.js';
+import type { ProjectDatabaseSetup } from './project-databases.js';
 import { serverMajor } from './server-facts.js';
 import { SERVICE_POOL_SIZE, withServiceSession } from './service-pool.js';
 import { serviceWork } from './postgres-errors.js';
-import { connectionsTo, type MarkedObject, type PostgresServer, type Tenancy } from './tenancy.js';
+import { connectionsTo, type CreatedObject, type PostgresServer, type Tenancy } from './tenancy.js';
 
 /** What it takes to create projects on servers by address: the same for all servers of an installation. */
 export interface Provisioning {
-  readonly projectDatabases: ProjectDatabases;
+  readonly projectDatabases: ProjectDatabaseSetup;
   readonly credentials: Credentials;
   /** From the previous secret; null: there is none. */
   readonly previous: Credentials | null;
@@ -27,9 +27,9 @@ export interface Provisioning {
 
 export abstract class TenancyByAddress implements Tenancy {
   readonly running = 1;
-  readonly crashes = 0;
+  readonly failures = 0;
   readonly notStarting = 0;
-  readonly lackOfRoom = null;
+  readonly diskFullError = null;
   readonly files = null;
   readonly canRestart = false;
   abstract readonly distributesTables: boolean;
@@ -51,11 +51,11 @@ export abstract class TenancyByAddress implements Tenancy {
   abstract newPlacement(): Promise<Placement>;
   abstract create(placement: Placement): Promise<void>;
   abstract drop(placement: Placement): Promise<void>;
-  abstract marked(): Promise<MarkedObject[] | null>;
+  abstract createdObjects(): Promise<CreatedObject[] | null>;
   abstract hideOthers(session: Session): Promise<void>;
   abstract sizeOf(project: Pick<ProjectRow, 'placement'>): Promise<number | null>;
   abstract extensions(): Promise<string[]>;
-  abstract mayOwnSchemas(): Promise<boolean>;
+  abstract allowsOwnSchemas(): Promise<boolean>;
   abstract rollBackPrepared(placements: readonly Placement[], olderThanMs: number): Promise<void>;
   abstract recoverPrepared(session: Session): Promise<void>;
 
@@ -126,7 +126,7 @@ export abstract class TenancyByAddress implements Tenancy {
 
   /** Runs `work` in a session of the service's own role. */
   protected asService<T>(work: (session: Session) => Promise<T>, database = this.address.database): Promise<T> {
-    return this.server.breaker.during((signal) => withServiceSession(this.address, database, work, signal));
+    return this.server.breaker.runWhileUp((signal) => withServiceSession(this.address, database, work, signal));
   }
 }
 

@@ -9,7 +9,7 @@ import { memoized } from '../tasks.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
 import { StaleConnections } from './health/stale-connections.js';
-import { Watchdog } from './connections/watchdog.js';
+import { BackendControl } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
 import { serverMajor } from './server-facts.js';
 import { servicePool, withServiceSession } from './service-pool.js';
@@ -27,7 +27,7 @@ export interface PostgresServer {
   readonly pool: Pool;
   readonly breaker: CircuitBreaker;
   readonly staleConnections: StaleConnections;
-  readonly watchdog: Watchdog;
+  readonly watchdog: BackendControl;
   /**
    * Whether it has the setting `transaction_timeout`, as Postgres 17 and later do. Asked once.
    * @throws EngineError database_unavailable
@@ -58,7 +58,7 @@ export type ServerFiles = Pick<
 >;
 
 /** A database or role on a server, with the mark of the installation that has created it. */
-export interface MarkedObject {
+export interface CreatedObject {
   readonly kind: 'database' | 'role';
   readonly name: string;
   /** The number of its sessions, if it is a database. */
@@ -78,11 +78,11 @@ interface Placements {
    * leaves none, whatever happens to it.
    * @throws EngineError database_unavailable
    */
-  marked(): Promise<MarkedObject[] | null>;
+  createdObjects(): Promise<CreatedObject[] | null>;
 }
 
 interface ProjectServers {
-  serverOf(place: Pick<Placement, 'server'>): PostgresServer;
+  serverOf(ref: Pick<Placement, 'server'>): PostgresServer;
   /** Whether the project's server runs, or the operator is responsible for it. */
   runs(placement: Placement): boolean;
   /** Why the project's server did not start when it was last needed; null: it did, or the operator starts it. */
@@ -90,11 +90,11 @@ interface ProjectServers {
   /** The number of projects' servers that run now. */
   readonly running: number;
   /** How often a server that the service starts has ended unexpectedly, or did not start. */
-  readonly crashes: number;
+  readonly failures: number;
   /** How many of these did not start when they were last needed. */
   readonly notStarting: number;
   /** The error for writes while the disk of the projects is nearly full; null: it is not, or the operator's. */
-  readonly lackOfRoom: EngineError | null;
+  readonly diskFullError: EngineError | null;
   /** What can be saved as files, restored from them and archived; null: the operator has the server's files. */
   readonly files: ServerFiles | null;
   /** The major version of Postgres. @throws EngineError database_unavailable */
@@ -130,7 +130,7 @@ interface Capabilities {
    * Whether projects may create schemas besides `data`, because the service can limit that right.
    * @throws EngineError database_unavailable
    */
-  mayOwnSchemas(): Promise<boolean>;
+  allowsOwnSchemas(): Promise<boolean>;
   /** Whether the rows of tables may be distributed over several machines. */
   readonly distributesTables: boolean;
   /**
@@ -182,7 +182,7 @@ export function connectionsTo(
     pool,
     breaker,
     staleConnections: new StaleConnections(pool, breaker, started !== null),
-    watchdog: new Watchdog(pool, started?.niceness),
+    watchdog: new BackendControl(pool, started?.niceness),
     hasTransactionTimeout: memoized(async () => (started?.major ?? (await serverMajor(pool))) >= TRANSACTION_TIMEOUT),
   };
 }

@@ -9,7 +9,7 @@ import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { examineArchives } from '../../src/engine/doctor/doctor.js';
 import type { ProjectLocation } from '../../src/contract/wire/operator.js';
-import { LOCAL_ROUTES } from '../../src/http/api/local-routes.js';
+import { ADMIN_SOCKET_ROUTES } from '../../src/http/api/local-routes.js';
 import type { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { makeFolder } from '../support/folder.js';
 import { startOwnService, type TestProject, type TestService } from '../support/service.js';
@@ -25,7 +25,7 @@ afterAll(async () => {
 });
 
 const signal = new AbortController().signal;
-const places = { folder: null, path: '' };
+const programSearch = { folder: null, path: '' };
 const installation = () => service.engine.backupServices(BY_ITSELF);
 const fleet = () => (service.engine.servers.defaultTenancy as OwnServerTenancy).files;
 const idOf = async (name: string) => (await service.engine.projects.get(name)).placement.server;
@@ -64,7 +64,7 @@ const FAILING = { failure: expect.any(String) as string, doctor: true, ready: ['
 
 /** What `cdp project list` shows. */
 async function listed(id: string): Promise<string | null | undefined> {
-  const route = LOCAL_ROUTES.find(({ url }) => url === '/api/cdp/local/placements');
+  const route = ADMIN_SOCKET_ROUTES.find(({ url }) => url === '/api/cdp/local/placements');
   const local = { engine: () => Promise.resolve(service.engine) };
   const response = (await route?.handle({ local } as never)) as { body: { placements: ProjectLocation[] } };
   return response.body.placements.find((one) => one.id === id)?.archive;
@@ -130,13 +130,30 @@ it('one project whose files cannot be read hides no other', async () => {
 
 async function save(name: string, project: string) {
   const file = join(folder, name);
-  await backup(installation(), { file, projectName: project, form: null, jobs: 1, places, signal, progress: () => {} });
+  await backup(installation(), {
+    file,
+    projectName: project,
+    form: null,
+    jobs: 1,
+    programSearch,
+    signal,
+    progress: () => {},
+  });
   return file;
 }
 
 const restored = (file: string, more: Partial<RestoreOptions>) =>
   restore(installation(), {
-    ...{ projectName: null, as: null, at: null, missing: false, place: {}, places, signal, progress: () => {} },
+    ...{
+      projectName: null,
+      as: null,
+      at: null,
+      missing: false,
+      placementRequest: {},
+      programSearch,
+      signal,
+      progress: () => {},
+    },
     ...{ file, ...more },
   });
 

@@ -19,9 +19,16 @@ import { description, EVERYTHING, ROWS } from '../support/everything.js';
 import { makeFolder } from '../support/folder.js';
 import { clearAway, dropDatabase, embeddedServer, type TestServer, testServers } from '../support/postgres.js';
 import { strays, watchPlacements } from '../support/strays.js';
-import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  call,
+  expectFailure,
+  onServer,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
-const places = { folder: null, path: process.env.PATH ?? '' };
+const programSearch = { folder: null, path: process.env.PATH ?? '' };
 const signal = new AbortController().signal;
 const silent = () => undefined;
 
@@ -34,7 +41,7 @@ const save = (service: TestService, name: string, more: SaveOptions = {}) =>
   backup(service.engine.backupServices(BY_ITSELF), {
     file: join(folder, name),
     projectName: null,
-    places,
+    programSearch,
     form: null,
     jobs: 1,
     signal,
@@ -49,8 +56,8 @@ const load = (service: TestService, name: string, more: Partial<RestoreOptions> 
     as: null,
     at: null,
     missing: false,
-    place: {},
-    places,
+    placementRequest: {},
+    programSearch,
     signal,
     progress: silent,
     ...more,
@@ -114,7 +121,7 @@ async function describeProject(service: TestService, name: string) {
 
 const servers: TestServer[] = [];
 for (const server of testServers()) {
-  const found = await findPrograms(places, server.major).then(
+  const found = await findPrograms(programSearch, server.major).then(
     () => true,
     () => false,
   );
@@ -170,7 +177,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(
         [after, await target.engine.projects.get('small')].map((project) => project?.placement.ownSchemas),
       ).toEqual([true, false]);
-      failure(await target.call('GET', '/api/cdp/schema', { token: small.token }), 403, 'cdp_inactive');
+      expectFailure(await target.call('GET', '/api/cdp/schema', { token: small.token }), 403, 'cdp_inactive');
 
       const repeat = { token: full.token, body: [{ email: 'a' }], headers: keyed };
       const repeated = await target.call('POST', '/api/cdp/data/customers', repeat);
@@ -297,7 +304,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(byId(restored.map((token) => ({ ...token, projectId: project.id })))).toEqual(byId(listed));
       const ask = (token: string) => target.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
       expect((await ask(limited.token)).status).toBe(200);
-      failure(await ask(revoked.token), 401, 'unauthorized');
+      expectFailure(await ask(revoked.token), 401, 'unauthorized');
     });
 
     it('writes a file of mode 600 that tar and sha256sum can read, and that contains no passwords or tokens', async () => {
@@ -751,7 +758,10 @@ describe('without suitable programs', () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
     const empties = { form: null, jobs: 1, version: '0' };
     const options = { file: join(empty, 'file'), projectName: null, ...empties, signal, progress: silent };
-    const none = backup(service.engine.backupServices(BY_ITSELF), { ...options, places: { folder: empty, path: '' } });
+    const none = backup(service.engine.backupServices(BY_ITSELF), {
+      ...options,
+      programSearch: { folder: empty, path: '' },
+    });
     await expect(none).rejects.toThrow(
       /pg_dump and pg_restore of version 18 or later are needed; found in .*: none\..*install postgresql-client-18/,
     );

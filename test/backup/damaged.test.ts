@@ -23,18 +23,34 @@ afterAll(async () => {
 });
 
 const signal = new AbortController().signal;
-const places = { folder: null, path: '' };
+const programSearch = { folder: null, path: '' };
 
 async function save(name: string, projectName: string | null, jobs = 1) {
   const said: string[] = [];
   const file = join(folder, name);
-  const options = { file, projectName, form: null, jobs, places, signal, progress: (line: string) => said.push(line) };
+  const options = {
+    file,
+    projectName,
+    form: null,
+    jobs,
+    programSearch,
+    signal,
+    progress: (line: string) => said.push(line),
+  };
   return { manifest: await backup(service.engine.backupServices(BY_ITSELF), options), said };
 }
 
 async function load(name: string, as: string) {
   const said: string[] = [];
-  const options = { file: join(folder, name), as, at: null, missing: false, place: {}, places, signal };
+  const options = {
+    file: join(folder, name),
+    as,
+    at: null,
+    missing: false,
+    placementRequest: {},
+    programSearch,
+    signal,
+  };
   const project = service.engine.backupServices(BY_ITSELF);
   const from = name.replace('.cdp', '');
   const done = await restore(project, { ...options, projectName: from, progress: (line) => said.push(line) });

@@ -27,9 +27,9 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const places = { folder: null, path: '' };
+const programSearch = { folder: null, path: '' };
 const signal = new AbortController().signal;
-const common = { places, signal, progress: () => undefined };
+const common = { programSearch, signal, progress: () => undefined };
 
 const save = (
   name: string,
@@ -54,7 +54,7 @@ const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) 
     as: null,
     at: null,
     missing: false,
-    place: {},
+    placementRequest: {},
     ...more,
   });
 

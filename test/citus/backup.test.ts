@@ -13,11 +13,11 @@ import { type CitusCluster, citusProject, citusServer, hasCitus, startCitus } fr
 import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
-import { distributionOf, isWhole, spread } from '../support/spread-project.js';
+import { distributionOf, expectIntact, spread } from '../support/spread-project.js';
 
 const folder = makeFolder('cdp-citus-backup-');
 const shared = {
-  places: { folder: null, path: process.env.PATH ?? '' },
+  programSearch: { folder: null, path: process.env.PATH ?? '' },
   signal: new AbortController().signal,
   progress: () => {},
 };
@@ -58,7 +58,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
       as,
       at: null,
       missing: false,
-      place: { server },
+      placementRequest: { server },
     });
 
   it('is restored with distributed tables on another cluster, complete although clients wrote to it during the backup', async () => {
@@ -85,7 +85,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
     expect(projects).toMatchObject([{ name: 'copied', left_out: [] }]);
     const copied = await service.found('copied');
     expect(await distributionOf(copied)).toEqual(before);
-    await isWhole(copied);
+    await expectIntact(copied);
   });
 
   it('contains what was committed while a worker missed the second phase of the commit', async () => {
@@ -129,6 +129,6 @@ describe.runIf(hasCitus())('a project on Citus', () => {
     expect(projects[0]?.left_out).toEqual([
       'how tables are distributed, because this server is not a Citus cluster: customers, orders, countries',
     ]);
-    await isWhole(await service.found('ordinary'));
+    await expectIntact(await service.found('ordinary'));
   });
 });

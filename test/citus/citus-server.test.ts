@@ -7,13 +7,13 @@ import { CitusTenancy } from '../../src/tenancy/citus-tenancy.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { readMigrations } from '../../src/tenancy/migrations/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
-import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
+import { ProjectDatabaseSetup } from '../../src/tenancy/project-databases.js';
 import { type CitusCluster, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { connected } from '../support/postgres.js';
 import type { Connection } from '../support/throwaway-postgres.js';
 
 const credentials = new Credentials('a secret for tests, of more than 32 characters');
-const databases = new ProjectDatabases(
+const databases = new ProjectDatabaseSetup(
   readMigrations('project'),
   [],
   () => Promise.resolve(true),

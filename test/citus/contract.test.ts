@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -82,20 +82,20 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
       await project.rows(`ALTER TABLE ${table} ADD CONSTRAINT small CHECK (n < 1000)`);
       await project.call('PUT', `/api/cdp/schema/table/${table}/column/email`, { body: { not_null: true } });
       const [id] = (await insert(table, records(1), '?return=ids')).body.ids as string[];
-      const wrong = failure(await insert(table, [{ email: 'x', n: 'no' }]), 400, 'invalid_value');
+      const wrong = expectFailure(await insert(table, [{ email: 'x', n: 'no' }]), 400, 'invalid_value');
       expect(wrong.errors).toMatchObject([{ record: 0, column: 'n' }]);
 
-      const twice = failure(await insert(table, [{ email: 'x' }, { id, email: 'e0' }]), 409, 'unique_violation');
+      const twice = expectFailure(await insert(table, [{ email: 'x' }, { id, email: 'e0' }]), 409, 'unique_violation');
       expect(twice.errors).toMatchObject([{ record: 1 }]);
       const postgres = { sqlstate: '23505', table, constraint: `${table}_pkey` };
       expect(twice.postgres).toMatchObject(postgres);
       expect(twice.message).toContain(`violates unique constraint "${table}_pkey"`);
 
-      const large = failure(await insert(table, [{ email: 'x', n: 1000 }]), 400, 'constraint_violation');
+      const large = expectFailure(await insert(table, [{ email: 'x', n: 1000 }]), 400, 'constraint_violation');
       expect(large.postgres).toMatchObject({ sqlstate: '23514', table, constraint: 'small' });
       expect(large.message).not.toMatch(/_\d{5,}"/);
       if (by !== 'email') {
-        const missing = failure(await insert(table, [{ n: 1 }]), 400, 'constraint_violation');
+        const missing = expectFailure(await insert(table, [{ n: 1 }]), 400, 'constraint_violation');
         expect(missing.errors).toMatchObject([{ record: 0, column: 'email' }]);
         expect(missing.postgres).toMatchObject({ sqlstate: '23502', table });
       }
@@ -155,7 +155,7 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
       }
       expect(await project.rows(`SELECT n FROM ${table} WHERE email = 'e7'`)).toEqual([{ n: '7' }]);
       await insert(table, [{ email: 'word', n: 'seven' }]);
-      const kept = failure(await column('n', { new_type: 'INTEGER' }), 409, 'not_convertible');
+      const kept = expectFailure(await column('n', { new_type: 'INTEGER' }), 409, 'not_convertible');
       expect(kept.message).toContain('1 value of "n"');
       expect((await column('n', { new_name: 'number', comment: 'how many' })).status).toBe(200);
       expect((await insert(table, [{ email: 'late', number: '8', extra: 'x' }])).status).toBe(201);
@@ -172,7 +172,11 @@ describe.runIf(hasCitus())('on a Citus cluster', () => {
       const sql = `SELECT count(*) AS rows, sum(n) AS total, max(email) AS last FROM ${table} WHERE n >= $1`;
       expect(await project.rows(sql, [50])).toEqual([{ rows: 50, total: 3725, last: 'e99' }]);
       const double = { sql: `INSERT INTO ${table} SELECT * FROM ${table}` };
-      const refused = failure(await project.call('POST', '/api/cdp/sql', { body: double }), 409, 'unique_violation');
+      const refused = expectFailure(
+        await project.call('POST', '/api/cdp/sql', { body: double }),
+        409,
+        'unique_violation',
+      );
       expect(refused.postgres).toMatchObject({ sqlstate: '23505', constraint: `${table}_pkey` });
       expect(await count(table)).toBe(100);
     });

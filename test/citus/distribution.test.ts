@@ -1,9 +1,9 @@
 /** Distributing tables of a project on Citus, what can prevent it, and what the schema shows about it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
-import { refused } from '../support/schema.js';
+import { expectRefused } from '../support/schema.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -101,7 +101,7 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     const wish = { kind: 'hash', column: 'a', colocate_with: 'lists' };
     for (const query of ['?dry_run=true', '']) {
       const path = `/api/cdp/schema/table/busy/distribution${query}`;
-      const { errors = [] } = await refused(project, ['PUT', path, wish], 409, 'citus_limit');
+      const { errors = [] } = await expectRefused(project, ['PUT', path, wish], 409, 'citus_limit');
       expect(errors.map(({ message }) => message).sort()).toEqual(
         [
           'the trigger "touched"',
@@ -114,10 +114,10 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
       );
     }
     const url = '/api/cdp/schema/table/busy/distribution';
-    await refused(project, ['PUT', url, { kind: 'hash' }], 400, 'invalid_request');
-    await refused(project, ['PUT', url, { kind: 'reference', column: 'a' }], 400, 'invalid_request');
-    await refused(project, ['PUT', url, { kind: 'hash', column: 'none' }], 400, 'unknown_column');
-    await refused(project, ['PUT', url.replace('busy', 'none'), { kind: 'local' }], 404, 'table_not_found');
+    await expectRefused(project, ['PUT', url, { kind: 'hash' }], 400, 'invalid_request');
+    await expectRefused(project, ['PUT', url, { kind: 'reference', column: 'a' }], 400, 'invalid_request');
+    await expectRefused(project, ['PUT', url, { kind: 'hash', column: 'none' }], 400, 'unknown_column');
+    await expectRefused(project, ['PUT', url.replace('busy', 'none'), { kind: 'local' }], 404, 'table_not_found');
   });
 
   it('do not change in a dry run', async () => {
@@ -131,23 +131,33 @@ describe.runIf(hasCitus())('tables of a project on Citus', () => {
     await project.table('spread', { a: 'TEXT' });
     await distribute('spread', { kind: 'hash', column: 'id' });
     const table = '/api/cdp/schema/table/spread';
-    await refused(project, ['POST', `${table}/index`, { columns: ['a'], unique: true }], 409, 'citus_limit');
-    await refused(project, ['PUT', `${table}/column/a`, { unique: true }], 409, 'citus_limit');
-    await refused(project, ['POST', `${table}/column`, { name: 'b', type: 'TEXT', unique: true }], 409, 'citus_limit');
+    await expectRefused(project, ['POST', `${table}/index`, { columns: ['a'], unique: true }], 409, 'citus_limit');
+    await expectRefused(project, ['PUT', `${table}/column/a`, { unique: true }], 409, 'citus_limit');
+    await expectRefused(
+      project,
+      ['POST', `${table}/column`, { name: 'b', type: 'TEXT', unique: true }],
+      409,
+      'citus_limit',
+    );
     const sql = { sql: 'CREATE TRIGGER t BEFORE INSERT ON spread FOR EACH ROW EXECUTE FUNCTION touch()' };
-    failure(await project.call('POST', '/api/cdp/sql', { body: sql }), 409, 'citus_limit');
+    expectFailure(await project.call('POST', '/api/cdp/sql', { body: sql }), 409, 'citus_limit');
     await project.table('by_a', { a: 'TEXT' });
     await distribute('by_a', { kind: 'hash', column: 'a' });
     const column = '/api/cdp/schema/table/by_a/column/a';
-    await refused(project, ['PUT', column, { new_type: 'INTEGER' }], 409, 'citus_limit');
-    await refused(project, ['DELETE', column], 409, 'citus_limit');
+    await expectRefused(project, ['PUT', column, { new_type: 'INTEGER' }], 409, 'citus_limit');
+    await expectRefused(project, ['DELETE', column], 409, 'citus_limit');
   });
 
   it('are local if the project is not on a cluster, and the schema does not mention distribution', async () => {
     const elsewhere = await service.project();
     await elsewhere.table('plain', { a: 'TEXT' });
     const url = '/api/cdp/schema/table/plain/distribution';
-    const { message } = await refused(elsewhere, ['PUT', url, { kind: 'hash', column: 'a' }], 400, 'invalid_request');
+    const { message } = await expectRefused(
+      elsewhere,
+      ['PUT', url, { kind: 'hash', column: 'a' }],
+      400,
+      'invalid_request',
+    );
     expect(message).toContain('not on a Citus cluster');
     expect((await elsewhere.call('PUT', url, { body: { kind: 'local' } })).status).toBe(200);
     const { body } = await elsewhere.call('GET', '/api/cdp/schema/table/plain');

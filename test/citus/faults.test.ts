@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type CitusCluster, citusProject, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { connected } from '../support/postgres.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -110,7 +110,7 @@ describe.runIf(hasCitus())('a distributed table under load', () => {
     await worker.stop('immediate');
     await vi.waitFor(() => expect(ledger.refused.size).toBeGreaterThan(0), PATIENT);
     // Enough for every shard to get some.
-    failure(await insert('struck', 'in the outage', {}, 250), 503, 'database_unavailable');
+    expectFailure(await insert('struck', 'in the outage', {}, 250), 503, 'database_unavailable');
     const beside = () => project.call('POST', '/api/cdp/data/beside', { body: [{ n: 1 }] });
     expect((await beside()).status).toBe(201);
     const { status, body } = await project.call('GET', '/api/cdp/schema/table/struck');

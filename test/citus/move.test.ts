@@ -7,7 +7,7 @@ import { type AddedServer, startAddedServer, variableWith } from '../support/add
 import { type CitusCluster, citusServer, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { eventually } from '../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
-import { distributionOf, isWhole, spread } from '../support/spread-project.js';
+import { distributionOf, expectIntact, spread } from '../support/spread-project.js';
 
 const ADMIN = '/api/cdp/admin';
 
@@ -89,7 +89,7 @@ describe.runIf(hasCitus())('a move to a Citus cluster', () => {
       const [found] = Object.values(await distributionOf(moved));
       if (to === another) expect(await distributionOf(moved)).toEqual(before);
       else expect(found).toBeNull();
-      await isWhole(moved);
+      await expectIntact(moved);
     }
   });
 });

@@ -14,7 +14,7 @@ import {
   type RunningService,
   startServe,
 } from '../support/program.js';
-import { call, failure } from '../support/service.js';
+import { call, expectFailure } from '../support/service.js';
 import { openTerminal } from '../support/terminal.js';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -211,20 +211,20 @@ describe('on the running service', () => {
 
   it('makes the service refuse a deactivated project soon, and serve it again once activated', async () => {
     expect((await ask()).status).toBe(200);
-    failure(await answersAfter(403, 'project', 'deactivate', 'live'), 403, 'cdp_inactive');
+    expectFailure(await answersAfter(403, 'project', 'deactivate', 'live'), 403, 'cdp_inactive');
     await answersAfter(200, 'project', 'activate', 'live');
   });
 
   it('makes the service refuse a revoked token soon; the list shows its last use', async () => {
     const [listed] = await json<Record<string, unknown>[]>('token', 'list', '--project', 'live');
     expect(listed).toMatchObject({ id, last_used_at: expect.stringMatching(TIME) as string });
-    failure(await answersAfter(401, 'token', 'revoke', id), 401, 'unauthorized');
+    expectFailure(await answersAfter(401, 'token', 'revoke', id), 401, 'unauthorized');
   });
 
   it('makes the service refuse the tokens of a deleted project soon', async () => {
     ({ token } = await json<{ token: string }>('token', 'create', '--project', 'live'));
     expect((await ask()).status).toBe(200);
-    failure(await answersAfter(401, 'project', 'delete', 'live', '--yes'), 401, 'unauthorized');
+    expectFailure(await answersAfter(401, 'project', 'delete', 'live', '--yes'), 401, 'unauthorized');
   });
 
   it.each([

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Receipt } from '../../src/contract/wire/receipts.js';
 import { person, type Person } from '../support/cdp.js';
 import { endEverything } from '../support/program.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
 let project: TestProject;
@@ -40,5 +40,5 @@ it('says which batches are stored, and whether all are by its exit code', async 
 it('settles a key, which is refused from then on', async () => {
   const settled = await ada.run(['receipt', 'late', '--settle']);
   expect(settled).toMatchObject({ code: 4, stdout: expect.stringMatching(/late +\| settled/) as string });
-  failure(await send('people', 'late'), 409, 'key_settled');
+  expectFailure(await send('people', 'late'), 409, 'key_settled');
 });

@@ -1,10 +1,10 @@
 /** The patterns in the schemas of requests: an error message describes in words what each allows. */
 import { expect, it } from 'vitest';
 import { patternInWords } from '../../src/contract/patterns.js';
-import { LOCAL_ROUTES } from '../../src/http/api/local-routes.js';
+import { ADMIN_SOCKET_ROUTES } from '../../src/http/api/local-routes.js';
 import { OPERATIONS } from '../../src/http/api/operations.js';
 
-const PATTERNS = [...OPERATIONS, ...LOCAL_ROUTES].flatMap(({ body, query }) => {
+const PATTERNS = [...OPERATIONS, ...ADMIN_SOCKET_ROUTES].flatMap(({ body, query }) => {
   const found: unknown[] = [];
   JSON.stringify([body, query], (key, value: unknown) => {
     if (key === 'pattern') found.push(value);

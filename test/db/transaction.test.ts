@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { NEVER } from '../../src/db/timed-request.js';
 import type { Project } from '../../src/db/project.js';
-import { commit, commitError, type QueryRunner } from '../../src/db/transaction.js';
+import { planCommit, commitError, type QueryRunner } from '../../src/db/transaction.js';
 import { ConnectionLost, type Session, sql } from '../../src/pg/index.js';
 import { startTestService, type TestService } from '../support/service.js';
 
@@ -24,7 +24,7 @@ const insert = (text: string) => sql`INSERT INTO data.notes (text) VALUES (${tex
 it('stores what was done before the end and with it, or nothing', async () => {
   const { response } = await project.write({ signal: NEVER }, async (db) => {
     await db.run([insert('before')]);
-    return commit('done', [insert('with')]);
+    return planCommit('done', [insert('with')]);
   });
   expect(response).toBe('done');
   const broken = project.write({ signal: NEVER }, async (db) => {
@@ -46,7 +46,7 @@ it('gives a refusal of the last statements to the work, after the rollback', asy
     await db.run([insert('lost')]);
     return {
       response: null,
-      last: [sql`SELECT 1`, sql`SELECT 1 / 0`],
+      beforeCommit: [sql`SELECT 1`, sql`SELECT 1 / 0`],
       resultOf: () => 'stored',
       onRefused: async ({ sqlstate }, done, after) => {
         const [count] = await after.query(sql`SELECT count(*) FROM data.notes WHERE text = 'lost'`);

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { ERROR_CODES } from '../../src/contract/errors.js';
 import { LIMITS } from '../../src/contract/limits.js';
 import { RECOMMENDED_SETTINGS } from '../../src/engine/servers/recommended-settings.js';
-import { auditWords, OPERATIONS } from '../../src/http/api/operations.js';
+import { auditOperations, OPERATIONS } from '../../src/http/api/operations.js';
 import { SETTINGS } from '../../src/settings.js';
 import { anchors, read } from './markdown.js';
 
@@ -133,7 +133,7 @@ describe('docs/monitoring.md', () => {
         .map(([, word]) => [word, omitted === ''] as const)
         .filter(([word]) => word !== 'count'),
     );
-    expect(words.sort()).toEqual([...auditWords(OPERATIONS)].sort());
+    expect(words.sort()).toEqual([...auditOperations(OPERATIONS)].sort());
   });
 });
 

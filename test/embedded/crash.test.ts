@@ -10,7 +10,7 @@ import { processes } from '../../src/embedded/proc.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { sizesOf } from '../../src/engine/projects/choose-server.js';
 import { endEverything, eventually, postmasterOf, superuserOfProject } from '../support/program.js';
-import { failure } from '../support/service.js';
+import { expectFailure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage, type StageProject } from './stage.js';
 
 let stage: Stage;
@@ -77,7 +77,7 @@ describe('a crash', () => {
     }
     expect(pauses).toEqual([0, 250, 500, 1_000]);
     const refused = await shop.sql('SELECT 1');
-    failure(refused, 503, 'database_unavailable');
+    expectFailure(refused, 503, 'database_unavailable');
     expect(refused.headers.get('retry-after')).toBe('1');
     expect((await neighbour.sql('SELECT 1')).status).toBe(200);
     await eventually('it is back by itself', async () => (await shop.sql('SELECT 1')).status === 200);
@@ -113,7 +113,7 @@ describe('files that cannot be read', () => {
     process.kill((await shop.pid()) ?? 0, 'SIGKILL');
     await eventually('the end is noticed', () => Promise.resolve(crashes().length > 0));
     expect(crashes()).toMatchObject([{ project: 'shop', reason: 'ended by SIGKILL' }]);
-    failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
+    expectFailure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
     await eventually('the neighbor is served', async () => (await neighbour.sql('SELECT 1')).status === 200);
     expect(await metricsOf(stage)).toMatch(/^cdp_projects_not_starting 1$/m);
     expect(await metricsOf(stage)).toMatch(/^cdp_project_crashes_total [2-9]$/m);
@@ -125,7 +125,7 @@ describe('files that cannot be read', () => {
   it('a lock file: the server is not left running, and starts again once it is a file', async () => {
     const lock = join(shop.folder, 'data/postmaster.pid');
     await mkdir(lock);
-    failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
+    expectFailure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
     await eventually('the neighbor is served', async () => (await neighbour.sql('SELECT 1')).status === 200);
     await eventually('none is left', async () => (await processesOf(shop.folder, shop.server)).length === 0);
     await rmdir(lock);
@@ -174,7 +174,7 @@ describe('a server that does not start', () => {
   it("because of an operator's setting: only its project gets 503, the log says why, and it starts once fixed", async () => {
     const settings = join(shop.folder, 'local.conf');
     await writeFile(settings, 'no_such_setting = 1\n');
-    failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
+    expectFailure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
     await eventually('the log names it', () => Promise.resolve(crashes().length === 1));
     expect(crashes()).toMatchObject([{ project: 'shop' }]);
     expect(String(crashes()[0]?.reason)).toContain('no_such_setting');
@@ -190,7 +190,7 @@ describe('a server that does not start', () => {
     const waiting = shop.sql('SELECT 1');
     await eventually('it recovers', () => shop.pid());
     expect((await neighbour.sql('SELECT 1')).status).toBe(200);
-    failure(await waiting, 503, 'database_unavailable');
+    expectFailure(await waiting, 503, 'database_unavailable');
     expect(await shop.pid()).toBeGreaterThan(0);
     await stage.close();
     expect(await processesOf(stage.dataDir, shop.server, neighbour.server)).toEqual([]);

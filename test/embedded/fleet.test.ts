@@ -5,7 +5,7 @@ import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { sizesOf } from '../../src/engine/projects/choose-server.js';
 import { endEverything, eventually, serverOf } from '../support/program.js';
-import { call, failure } from '../support/service.js';
+import { call, expectFailure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage } from './stage.js';
 
 let stage: Stage;
@@ -149,7 +149,7 @@ describe('at the limit of servers', () => {
       return response.status !== 200 && response;
     }).catch(() => null);
     if (refused === null) throw new Error('A third server was started');
-    failure(refused, 503, 'overloaded');
+    expectFailure(refused, 503, 'overloaded');
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
     expect((await Promise.all(busy)).map(({ status }) => status)).toEqual([200, 200]);
     expect((await c.sql('SELECT 1')).status).toBe(200);
@@ -163,7 +163,7 @@ describe('at the limit of servers', () => {
     const responses = await Promise.all(projects.map(({ sql }) => sql('SELECT 1')));
     clearInterval(watch);
     expect(most).toBeLessThanOrEqual(3);
-    for (const response of responses) if (response.status !== 200) failure(response, 503, 'overloaded');
+    for (const response of responses) if (response.status !== 200) expectFailure(response, 503, 'overloaded');
     expect(responses.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(3);
   });
 });

@@ -2,7 +2,7 @@
 import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { calledByRoot, caller, run } from '../../src/embedded/accounts.js';
+import { runsAsRoot, ownAccount, run } from '../../src/embedded/accounts.js';
 import { ProjectAccounts, UidRegistry } from '../../src/embedded/project-accounts.js';
 import { SYSTEM_FOLDER } from '../../src/embedded/embedded-folder.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
@@ -118,7 +118,7 @@ describe('refuses', () => {
   });
 });
 
-if (calledByRoot()) {
+if (runsAsRoot()) {
   describe('run by root', () => {
     it('each project, including the first, has its own user ID from the range, and none can read the files of another', async () => {
       const [first, last] = uidRange(3);
@@ -194,7 +194,7 @@ if (calledByRoot()) {
 }
 
 it('a program such as initdb is in its own process group, which Ctrl-C in the terminal does not reach', async () => {
-  const { output } = await run(caller(), '/bin/sh', ['-c', 'echo $$; cut -d " " -f 5 /proc/$$/stat']);
+  const { output } = await run(ownAccount(), '/bin/sh', ['-c', 'echo $$; cut -d " " -f 5 /proc/$$/stat']);
   const [pid, group] = output.trim().split('\n');
   expect(group).toBe(pid);
 });

@@ -9,21 +9,21 @@ import { dirname, join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { copyFiles } from '../../src/backup/physical/data-files.js';
 import { removeOldSegments } from '../../src/backup/physical/wal-archive.js';
-import { calledByRoot } from '../../src/embedded/accounts.js';
+import { runsAsRoot } from '../../src/embedded/accounts.js';
 import { bytesIn } from '../../src/embedded/disk-reserve.js';
 import { processes } from '../../src/embedded/proc.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { exists, removeFolder } from '../../src/files.js';
 import { makeFolder } from '../support/folder.js';
 import { endEverything, eventually } from '../support/program.js';
-import { failure } from '../support/service.js';
+import { expectFailure } from '../support/service.js';
 import { openStage, type Stage, type StageProject, uidRange } from './stage.js';
 
 afterAll(endEverything);
 
 /** Of nobody else on the machine. */
 const [UID] = uidRange(1);
-const account = calledByRoot() ? { uid: UID, gid: UID } : {};
+const account = runsAsRoot() ? { uid: UID, gid: UID } : {};
 
 let folder: string;
 beforeEach(async () => {
@@ -40,7 +40,7 @@ const asServer = (script: string, ...args: string[]) =>
 async function ownedFolder(name: string): Promise<string> {
   const path = join(folder, name);
   await mkdir(path, { mode: 0o700 });
-  if (calledByRoot()) await chown(path, UID, UID);
+  if (runsAsRoot()) await chown(path, UID, UID);
   return path;
 }
 
@@ -68,7 +68,7 @@ describe('removing a folder of a server', () => {
     await once(process.stdout, 'data');
     await removeFolder(data).catch(() => {});
     process.kill('SIGKILL');
-    if (calledByRoot()) expect(await readdir(elsewhere)).toHaveLength(names.length);
+    if (runsAsRoot()) expect(await readdir(elsewhere)).toHaveLength(names.length);
     await removeFolder(data);
     expect(await exists(data)).toBe(false);
   });
@@ -154,7 +154,7 @@ describe('copying the files of a server', () => {
     }
   });
 
-  it.runIf(calledByRoot())('refuses a second name of a file that is not the server’s', async () => {
+  it.runIf(runsAsRoot())('refuses a second name of a file that is not the server’s', async () => {
     const elsewhere = await ofService(['shadow']);
     const { failed, text } = await copied(async (data) => {
       for (const name of names) {
@@ -186,7 +186,7 @@ describe('a project', () => {
     const log = join(shop.folder, 'postgres.log');
     await rm(log);
     execFileSync('/bin/sh', ['-c', make, 'sh', log]);
-    failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
+    expectFailure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
     await rm(log, { recursive: true });
     await eventually('it starts again', async () => (await shop.sql('SELECT 1')).status === 200);
     await findsItsRows();
@@ -198,7 +198,7 @@ describe('a project', () => {
       await stop();
       const lock = join(shop.folder, 'data/postmaster.pid');
       execFileSync('/bin/sh', ['-c', make, 'sh', lock]);
-      failure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
+      expectFailure(await shop.sql('SELECT 1'), 503, 'database_unavailable');
       const { projects } = stage.service.engine;
       expect(projects.startFailure(await projects.get('shop'))).toMatch(/lock file .*postmaster\.pid/);
       const other = await stage.project(`beside-${make.split(' ')[0]}`);
@@ -229,7 +229,7 @@ describe('a project', () => {
     expect(await exists(shop.folder)).toBe(false);
   });
 
-  it.runIf(calledByRoot())('is deleted with all processes of its user, and with no other process', async () => {
+  it.runIf(runsAsRoot())('is deleted with all processes of its user, and with no other process', async () => {
     await findsItsRows();
     const { uid } = await lstat(join(shop.folder, 'data'));
     const other = await stage.project('other');
@@ -244,19 +244,16 @@ describe('a project', () => {
     neighbor.kill();
   });
 
-  it.runIf(calledByRoot())(
-    'is deleted without the processes of its user, if that user runs another server',
-    async () => {
-      await findsItsRows();
-      const { uid } = await lstat(join(shop.folder, 'data'));
-      const elsewhere = `read end; : postgres -D ${dirname(folder)}/elsewhere -c config_file=none`;
-      const server = spawn('sh', ['-c', elsewhere], { uid, gid: uid, cwd: '/' });
-      const isThere = async () => (await processes()).some(({ pid, command }) => pid === server.pid && command !== '');
-      await eventually('it runs', isThere);
-      await stage.service.engine.deleteProject('shop', BY_ITSELF);
-      expect(await isThere()).toBe(true);
-      expect(await exists(shop.folder)).toBe(false);
-      server.kill('SIGKILL');
-    },
-  );
+  it.runIf(runsAsRoot())('is deleted without the processes of its user, if that user runs another server', async () => {
+    await findsItsRows();
+    const { uid } = await lstat(join(shop.folder, 'data'));
+    const elsewhere = `read end; : postgres -D ${dirname(folder)}/elsewhere -c config_file=none`;
+    const server = spawn('sh', ['-c', elsewhere], { uid, gid: uid, cwd: '/' });
+    const isThere = async () => (await processes()).some(({ pid, command }) => pid === server.pid && command !== '');
+    await eventually('it runs', isThere);
+    await stage.service.engine.deleteProject('shop', BY_ITSELF);
+    expect(await isThere()).toBe(true);
+    expect(await exists(shop.folder)).toBe(false);
+    server.kill('SIGKILL');
+  });
 });

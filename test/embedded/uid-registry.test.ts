@@ -2,7 +2,7 @@
 import { chown, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { calledByRoot } from '../../src/embedded/accounts.js';
+import { runsAsRoot } from '../../src/embedded/accounts.js';
 import { ProjectAccounts, UidRegistry } from '../../src/embedded/project-accounts.js';
 import { makeFolder } from '../support/folder.js';
 import { preparedDataDir } from '../support/program.js';
@@ -62,7 +62,7 @@ describe('two installations', () => {
     await expect(b.take('b3')).rejects.toThrow(usedUp);
   });
 
-  it.runIf(calledByRoot())(
+  it.runIf(runsAsRoot())(
     'know the ids of servers that were made before, also after a data folder was moved',
     async () => {
       const [a, b] = [await installation('a'), await installation('b', 'b1', 'b2')];
@@ -86,7 +86,7 @@ it.runIf(process.platform === 'linux')(
   },
 );
 
-it.runIf(calledByRoot())(
+it.runIf(runsAsRoot())(
   'projects of two services on one machine have different user ids while no server runs',
   async () => {
     const settings = { 'project-uids': '51900-51999' };

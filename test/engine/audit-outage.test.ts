@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { Audit } from '../../src/engine/audit/audit.js';
-import { AuditLog, type AuditRow } from '../../src/tenancy/control/audit-log.js';
+import { AuditRows, type AuditRow } from '../../src/tenancy/control/audit-log.js';
 import type { Pool } from '../../src/pg/index.js';
 import { makeFolder } from '../support/folder.js';
 import { withClient } from '../support/with-client.js';
@@ -16,7 +16,7 @@ import { servicePool } from '../../src/tenancy/service-pool.js';
 let folder: string;
 let server: ThrowawayServer;
 let pool: Pool;
-let log: AuditLog;
+let log: AuditRows;
 let audit: Audit;
 let troubles: [string, object][];
 
@@ -31,7 +31,7 @@ beforeEach(async () => {
   pool = servicePool({ ...server.connection, connectionTimeoutMillis: 5_000 }, 2);
   await pool.use((session) => migrate(session, 'cdp', readMigrations('control')));
   troubles = [];
-  log = new AuditLog(pool);
+  log = new AuditRows(pool);
   audit = new Audit(log, {
     audit: 'all',
     auditStatements: 'text',

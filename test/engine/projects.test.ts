@@ -7,7 +7,7 @@ import type { Placement } from '../../src/tenancy/placement.js';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { messageOf } from '../../src/contract/errors.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
-import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
+import { expectFailure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { projectOutOfReach } from '../support/added-server.js';
 import { until } from '../support/stream.js';
 
@@ -184,11 +184,11 @@ describe('a deleted project', () => {
     expect((await remains(placement)).length).toBe(3);
     await service.engine.deleteProject('short-lived', BY_ITSELF);
     expect(await remains(placement)).toEqual([]);
-    failure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
+    expectFailure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
 
     const next = await service.project('short-lived');
     expect((await next.call('GET', '/api/cdp/schema')).body.tables).toEqual([]);
-    failure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
+    expectFailure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
     expect((await projects().get('short-lived')).placement.database).not.toBe(placement.database);
   });
 
@@ -236,8 +236,8 @@ describe('refuses', () => {
   it('every request while the project is inactive', async () => {
     const project = await service.project('paused');
     await projects().setActive('paused', false, BY_ITSELF);
-    failure(await project.call('GET', '/api/cdp/schema'), 403, 'cdp_inactive');
-    failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }), 403, 'cdp_inactive');
+    expectFailure(await project.call('GET', '/api/cdp/schema'), 403, 'cdp_inactive');
+    expectFailure(await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }), 403, 'cdp_inactive');
     await projects().setActive('paused', true, BY_ITSELF);
     // What an instance knows of a token may be a second old.
     await until(async () => (await project.call('GET', '/api/cdp/schema')).status === 200, 1_100);

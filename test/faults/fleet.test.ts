@@ -7,7 +7,13 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { PASSWORD } from '../support/throwaway-postgres.js';
-import { failure, startOwnService, type TestResponse, type TestProject, type TestService } from '../support/service.js';
+import {
+  expectFailure,
+  startOwnService,
+  type TestResponse,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 import { type Cluster, startCluster } from './support/cluster.js';
 
 let service: TestService;
@@ -36,7 +42,7 @@ beforeAll(async () => {
   // Its certificate is that of the address, and of no other name.
   const elsewhere = `env:${variableWith(byTls.url.replace('127.0.0.1', 'localhost'))}`;
   const refused = await send('POST', 'servers', { name: 'tls', url_reference: elsewhere });
-  expect(failure(refused, 400, 'invalid_request').message).toContain('does not match certificate');
+  expect(expectFailure(refused, 400, 'invalid_request').message).toContain('does not match certificate');
   await add('tls', byTls.url, { labels: { region: 'us' }, max_projects: 15 });
 });
 afterAll(async () => {
@@ -99,13 +105,13 @@ it('sixty projects go where labels, weights and limits say, and to no server tha
   await many(30, { labels: { region: 'eu' } });
   await many(15, { labels: { region: 'us' } });
   const full = await create({ labels: { region: 'us' } });
-  expect(failure(full, 400, 'invalid_request').message).toContain('region=us');
+  expect(expectFailure(full, 400, 'invalid_request').message).toContain('region=us');
   await many(5, { server: 'default' });
   await send('PUT', 'servers/socket', { status: 'draining' });
-  failure(await create({ server: 'socket' }), 400, 'invalid_request');
+  expectFailure(await create({ server: 'socket' }), 400, 'invalid_request');
   await many(3, { labels: { region: 'eu' } });
   await send('PUT', 'servers/tcp', { status: 'closed' });
-  failure(await create({ labels: { region: 'eu' } }), 400, 'invalid_request');
+  expectFailure(await create({ labels: { region: 'eu' } }), 400, 'invalid_request');
   await send('PUT', 'servers/socket', { status: 'active' });
   await many(7, { labels: { region: 'eu' } });
   await send('PUT', 'servers/tcp', { status: 'active' });

@@ -7,7 +7,7 @@ import type { Placement } from '../../src/tenancy/placement.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import {
-  failure,
+  expectFailure,
   inProject,
   startOwnService,
   startTestService,
@@ -66,7 +66,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   const ask = (project: TestProject, sql = 'SELECT 1 AS one'): Promise<TestResponse> =>
     project.call('POST', '/api/cdp/sql', { body: { sql, timeout_ms: 60_000 } });
   const refused = (response: TestResponse) => {
-    failure(response, 503, 'database_unavailable');
+    expectFailure(response, 503, 'database_unavailable');
     expect(response.headers.get('retry-after')).toBe('1');
   };
 

@@ -17,7 +17,7 @@ import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
 import { eventually, startProgram } from '../support/program.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -86,7 +86,7 @@ describe('a commit that waits for a standby', () => {
     ['free SQL', 'POST', '/api/cdp/sql', { sql: 'INSERT INTO events (n) VALUES (3)' }],
     ['a schema change', 'POST', '/api/cdp/schema/table/events/column', { name: 'm', type: 'TEXT' }],
   ])('answers outcome_unknown if it is canceled: %s', async (_what, method, path, body) => {
-    const { message } = failure(await canceled(project.call(method, path, { body })), 503, 'outcome_unknown');
+    const { message } = expectFailure(await canceled(project.call(method, path, { body })), 503, 'outcome_unknown');
     expect(message).toContain('standby');
   });
 
@@ -113,14 +113,14 @@ describe('a commit that waits for a standby', () => {
 
   it('answers outcome_unknown if the time of free SQL is up', async () => {
     const body = { sql: 'INSERT INTO events (n) VALUES (4)', timeout_ms: 500 };
-    failure(await project.call('POST', '/api/cdp/sql', { body }), 503, 'outcome_unknown');
+    expectFailure(await project.call('POST', '/api/cdp/sql', { body }), 503, 'outcome_unknown');
   });
 
   it('of a batch with a key: a repeat waits for the standby as well', async () => {
     const insert = () =>
       project.call('POST', '/api/cdp/data/events', { body: [{ n: 5 }], headers: { 'idempotency-key': 'k' } });
-    failure(await canceled(insert()), 503, 'outcome_unknown');
-    failure(await canceled(insert()), 503, 'outcome_unknown');
+    expectFailure(await canceled(insert()), 503, 'outcome_unknown');
+    expectFailure(await canceled(insert()), 503, 'outcome_unknown');
     await setStandbys('');
     const repeat = await insert();
     expect([repeat.status, repeat.headers.get('idempotency-replayed')]).toEqual([201, 'true']);
@@ -192,7 +192,7 @@ describe('a commit that waits for a standby', () => {
     await expect(moves.rows.insert(move)).rejects.toMatchObject({ code: 'outcome_unknown' });
     expect((await moves.get(move.id)).state).toBe('preparing');
     const canceled = await service.call('DELETE', `/api/cdp/admin/moves/${move.id}`, { token: admin });
-    failure(canceled, 503, 'outcome_unknown');
+    expectFailure(canceled, 503, 'outcome_unknown');
     await setStandbys('');
     expect(await settled(move.id)).toBe('undone');
   });

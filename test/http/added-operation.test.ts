@@ -10,7 +10,7 @@ import { STRICT, type Static, Type } from '../../src/contract/schema.js';
 import { success } from '../../src/contract/wire/fields.js';
 import type { Replayable } from '../../src/db/idempotency.js';
 import type { Project } from '../../src/db/project.js';
-import { commit } from '../../src/db/transaction.js';
+import { planCommit } from '../../src/db/transaction.js';
 import { lockForChange } from '../../src/engine/catalog/find-table.js';
 import { type ChangeOptions, schemaChange } from '../../src/engine/schema/schema-change.js';
 import { changeOptions, projectOf, TableInPath, tableInPath } from '../../src/http/api/call.js';
@@ -24,7 +24,7 @@ import { checkResponse } from '../support/routes.js';
 import {
   call,
   type Call,
-  failure,
+  expectFailure,
   startTestService,
   type TestProject,
   type TestResponse,
@@ -44,7 +44,7 @@ function truncateTable(
   return schemaChange(project, options, Type.Null(), 'none', async (db) => {
     await lockForChange(db, project.schema, name);
     const table = ident(project.schema, name);
-    return commit(null, [restart ? sql`TRUNCATE ${table} RESTART IDENTITY` : sql`TRUNCATE ${table}`]);
+    return planCommit(null, [restart ? sql`TRUNCATE ${table} RESTART IDENTITY` : sql`TRUNCATE ${table}`]);
   });
 }
 
@@ -55,8 +55,8 @@ const TRUNCATE_TABLE: Operation = {
   operationId: 'truncateTable',
   summary: 'Delete all rows of a table',
   tag: 'schema',
-  audit: { word: 'truncate_table', isChange: true },
-  slot: 'api',
+  audit: { operation: 'truncate_table', isChange: true },
+  slot: 'typed',
   command: 'TRUNCATE',
   hasDryRun: true,
   key: 'accepted',
@@ -81,8 +81,8 @@ const COUNT_TABLES: Operation = {
   operationId: 'countTables',
   summary: 'Count the tables',
   tag: 'schema',
-  audit: { word: 'count_tables', isChange: false },
-  slot: 'api',
+  audit: { operation: 'count_tables', isChange: false },
+  slot: 'typed',
   query: Type.Object({ fails: Type.Optional(Type.Literal('true')) }),
   success: succeeds(200, Type.Object({ ...success, count: Type.Integer() }), '1 table', { count: 1 }),
   errors: ['result_too_large'],
@@ -171,7 +171,7 @@ describe('works:', () => {
     expect([again.status, again.text]).toEqual([first.status, first.text]);
     expect(again.headers.get('idempotency-replayed')).toBe('true');
     expect(await rows()).toHaveLength(2);
-    failure(await send({ headers, body: { restart: true } }), 422, 'idempotency_key_reused');
+    expectFailure(await send({ headers, body: { restart: true } }), 422, 'idempotency_key_reused');
     expect(await rows()).toHaveLength(2);
   });
 
@@ -198,21 +198,21 @@ describe('refuses:', () => {
   it('a request without a token, without the scope, in another method or shape', async () => {
     await fill();
     const before = await rows();
-    failure(await send({ token: null }), 401, 'unauthorized');
+    expectFailure(await send({ token: null }), 401, 'unauthorized');
     const weak = await send({ token: await project.tokenWith('schema:read', 'data:write', 'sql:write') });
-    expect(failure(weak, 403, 'insufficient_scope').message).toBe('The token lacks the scope schema:write');
-    failure(await send({ token: admin }), 403, 'insufficient_scope');
-    failure(await send({ body: { no: 1 } }), 400, 'invalid_request');
+    expect(expectFailure(weak, 403, 'insufficient_scope').message).toBe('The token lacks the scope schema:write');
+    expectFailure(await send({ token: admin }), 403, 'insufficient_scope');
+    expectFailure(await send({ body: { no: 1 } }), 400, 'invalid_request');
     const other = await call(url, 'GET', '/api/cdp/schema/table/t/truncate', { token: project.token });
-    failure(other, 405, 'method_not_allowed');
+    expectFailure(other, 405, 'method_not_allowed');
     expect(other.headers.get('allow')).toBe('POST');
-    failure(await send({}, 'none'), 404, 'table_not_found');
+    expectFailure(await send({}, 'none'), 404, 'table_not_found');
     expect(await rows()).toEqual(before);
   });
 
   it('and the tests notice an error that is not declared', async () => {
     const response = await call(url, 'GET', '/api/cdp/schema/count?fails=true', { token: project.token });
-    failure(response, 400, 'unknown_type');
+    expectFailure(response, 400, 'unknown_type');
     // Its handler throws at once, instead of returning a promise.
     expect(service.engine.live.list()).toEqual([]);
     await expect.poll(() => takeUndeclared()).toEqual(['countTables: unknown_type']);
@@ -230,7 +230,7 @@ describe('protects:', () => {
 });
 
 it('only the server that has the operation knows it', async () => {
-  failure(await project.call('GET', '/api/cdp/schema/count'), 404, 'not_found');
+  expectFailure(await project.call('GET', '/api/cdp/schema/count'), 404, 'not_found');
   const read = await service.call('GET', '/api/cdp/admin/audit?operation=truncate_table', { token: admin });
-  failure(read, 400, 'invalid_request');
+  expectFailure(read, 400, 'invalid_request');
 });

@@ -7,7 +7,14 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import { type Service, startService } from '../../src/service.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
-import { call, failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
+import {
+  call,
+  expectFailure,
+  onServer,
+  startTestService,
+  type TestResponse,
+  type TestService,
+} from '../support/service.js';
 
 const PROJECTS = '/api/cdp/admin/projects';
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -111,9 +118,9 @@ describe('projects', () => {
     expect(deleted.body).toMatchObject({ success: true, project: { id: project.id, name: 'shop' } });
     expect((await list()).map(({ name }) => name)).not.toContain('shop');
     for (const path of ['/shop/activate', '/shop/deactivate', '/shop/tokens']) {
-      failure(await send(path.endsWith('tokens') ? 'GET' : 'POST', path), 404, 'not_found');
+      expectFailure(await send(path.endsWith('tokens') ? 'GET' : 'POST', path), 404, 'not_found');
     }
-    failure(await send('DELETE', '/shop?confirm=shop'), 404, 'not_found');
+    expectFailure(await send('DELETE', '/shop?confirm=shop'), 404, 'not_found');
   });
 
   it('can be renamed: token, data and running requests stay, and the old name becomes free', async () => {
@@ -131,7 +138,7 @@ describe('projects', () => {
     });
     expect((await running).status).toBe(200);
     expect((await sql('SELECT n FROM kept')).body.rows).toEqual([{ n: 1 }]);
-    failure(await send('GET', `/${name}/tokens`), 404, 'not_found');
+    expectFailure(await send('GET', `/${name}/tokens`), 404, 'not_found');
     expect((await send('GET', `/${name}-new/tokens`)).body.tokens).toMatchObject([{ id: details.id }]);
     await sleep(1_000);
     for (const url of [service.url, second.url]) {
@@ -140,9 +147,9 @@ describe('projects', () => {
     // To the name that it has already, which a retry may do.
     expect((await send('PUT', `/${name}-new/name`, { name: `${name}-new` })).status).toBe(200);
     expect((await send('POST', '', { name })).status).toBe(201);
-    failure(await send('PUT', `/${name}-new/name`, { name }), 409, 'unique_violation');
-    failure(await send('PUT', `/${name}-new/name`, { name: 'No Name' }), 400, 'invalid_name');
-    failure(await send('PUT', '/nobody/name', { name: 'somebody' }), 404, 'not_found');
+    expectFailure(await send('PUT', `/${name}-new/name`, { name }), 409, 'unique_violation');
+    expectFailure(await send('PUT', `/${name}-new/name`, { name: 'No Name' }), 400, 'invalid_name');
+    expectFailure(await send('PUT', '/nobody/name', { name: 'somebody' }), 404, 'not_found');
     expect((await list()).filter((one) => one.id === id)).toMatchObject([{ name: `${name}-new` }]);
   });
 
@@ -192,7 +199,7 @@ describe('projects', () => {
       const names = async () => (await list()).map((project) => project.name);
       const before = await names();
       const response = await send('POST', '', { name });
-      failure(response, 400, 'invalid_name');
+      expectFailure(response, 400, 'invalid_name');
       expect(await names()).toEqual(before);
     },
   );
@@ -203,7 +210,7 @@ describe('projects', () => {
     const before = await list();
     const again = await send('POST', '', { name });
     expect(again.status).toBe(409);
-    failure(again, 409, again.body.error as string);
+    expectFailure(again, 409, again.body.error as string);
     expect(await list()).toEqual(before);
   });
 
@@ -221,7 +228,7 @@ describe('projects', () => {
     'are not deleted by "%s"',
     async (query) => {
       const { name } = await newProject();
-      failure(await send('DELETE', `/${name}${query}`), 400, 'invalid_request');
+      expectFailure(await send('DELETE', `/${name}${query}`), 400, 'invalid_request');
       expect((await list()).map((project) => project.name)).toContain(name);
     },
   );
@@ -229,12 +236,12 @@ describe('projects', () => {
   it.each(['nobody', '%00', '%27', "x'--", 'UPPER', '..%2f', 'x'.repeat(300), '%F0%9F%8E%89'])(
     'that do not exist get 404: %s',
     async (name) => {
-      failure(await send('POST', `/${name}/activate`), 404, 'not_found');
-      failure(await send('POST', `/${name}/deactivate`), 404, 'not_found');
-      failure(await send('GET', `/${name}/tokens`), 404, 'not_found');
-      failure(await send('POST', `/${name}/tokens`, {}), 404, 'not_found');
-      failure(await send('DELETE', `/${name}/tokens/${crypto.randomUUID()}`), 404, 'not_found');
-      failure(await send('DELETE', `/${name}?confirm=${name}`), 404, 'not_found');
+      expectFailure(await send('POST', `/${name}/activate`), 404, 'not_found');
+      expectFailure(await send('POST', `/${name}/deactivate`), 404, 'not_found');
+      expectFailure(await send('GET', `/${name}/tokens`), 404, 'not_found');
+      expectFailure(await send('POST', `/${name}/tokens`, {}), 404, 'not_found');
+      expectFailure(await send('DELETE', `/${name}/tokens/${crypto.randomUUID()}`), 404, 'not_found');
+      expectFailure(await send('DELETE', `/${name}?confirm=${name}`), 404, 'not_found');
     },
   );
 });
@@ -368,7 +375,7 @@ describe('tokens', () => {
     const sql = 'CREATE TABLE mine (a text)';
     expect((await service.call('POST', '/api/cdp/sql', { token: a.token, body: { sql } })).status).toBe(200);
     expect((await service.call('GET', '/api/cdp/schema', { token: b.token })).body.tables).toEqual([]);
-    failure(await send('DELETE', `/${two.name}/tokens/${a.details.id}`), 404, 'not_found');
+    expectFailure(await send('DELETE', `/${two.name}/tokens/${a.details.id}`), 404, 'not_found');
     await withinOneSecond(a.token, 200);
   });
 
@@ -387,7 +394,7 @@ describe('tokens', () => {
     ['words as time', { expires_at: 'tomorrow' }],
   ])('are not created with %s', async (_what, body) => {
     const { name } = await newProject();
-    failure(await send('POST', `/${name}/tokens`, body), 400, 'invalid_request');
+    expectFailure(await send('POST', `/${name}/tokens`, body), 400, 'invalid_request');
     expect((await send('GET', `/${name}/tokens`)).body.tokens).toEqual([]);
   });
 
@@ -399,14 +406,18 @@ describe('tokens', () => {
   ])('are created or refused with the time %s', async (expires) => {
     const { name } = await newProject();
     const response = await send('POST', `/${name}/tokens`, { expires_at: expires });
-    if (response.status !== 201) failure(response, 400, 'invalid_request');
+    if (response.status !== 201) expectFailure(response, 400, 'invalid_request');
   });
 
   it.each(['x', '%00', '00000000-0000-0000-0000-000000000000', "' OR 1=1 --"])(
     'that do not exist get 404: %s',
     async (id) => {
       const { name } = await newProject();
-      failure(await send('DELETE', `/${name}/tokens/${encodeURIComponent(decodeURIComponent(id))}`), 404, 'not_found');
+      expectFailure(
+        await send('DELETE', `/${name}/tokens/${encodeURIComponent(decodeURIComponent(id))}`),
+        404,
+        'not_found',
+      );
     },
   );
 });
@@ -426,7 +437,7 @@ describe('an admin token', () => {
   it('cannot be listed or revoked as a token of a project', async () => {
     const { name } = await newProject();
     const [{ id } = { id: '' }] = await service.engine.tokens.list(null);
-    failure(await send('DELETE', `/${name}/tokens/${id}`), 404, 'not_found');
+    expectFailure(await send('DELETE', `/${name}/tokens/${id}`), 404, 'not_found');
     expect((await send('GET', `/${name}/tokens`)).body.tokens).toEqual([]);
     expect((await send('GET', '')).status).toBe(200);
   });
@@ -438,7 +449,7 @@ describe('an admin token', () => {
     await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
     await sleep(1_000);
     for (const url of [service.url, second.url]) {
-      failure(await call(url, 'GET', PROJECTS, { token }), 401, 'unauthorized');
+      expectFailure(await call(url, 'GET', PROJECTS, { token }), 401, 'unauthorized');
     }
   });
 
@@ -450,7 +461,7 @@ describe('an admin token', () => {
       expect((await service.call('GET', PROJECTS, { token })).status).toBe(200);
       await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
       await sleep(1_000);
-      failure(await service.call('GET', PROJECTS, { token }), 401, 'unauthorized');
+      expectFailure(await service.call('GET', PROJECTS, { token }), 401, 'unauthorized');
     } finally {
       vi.useRealTimers();
     }

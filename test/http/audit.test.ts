@@ -14,7 +14,7 @@ import { openStream } from '../support/stream.js';
 import {
   call,
   type Call,
-  failure,
+  expectFailure,
   onServer,
   startTestService,
   type TestResponse,
@@ -61,93 +61,114 @@ describe('works:', () => {
     const projects = '/api/cdp/admin/projects';
     const columns = [{ name: 'email', type: 'TEXT' }];
     /** Each with the entry that it leaves, in an order in which each can be done. */
-    const done: { word: string; request: string; body?: unknown; object?: string; rows?: number }[] = [
-      { word: 'create_table', request: `POST ${schema}`, body: { table_name: 'swept', columns }, object: 'swept' },
+    const done: { operation: string; request: string; body?: unknown; object?: string; rows?: number }[] = [
+      { operation: 'create_table', request: `POST ${schema}`, body: { table_name: 'swept', columns }, object: 'swept' },
       {
-        word: 'add_column',
+        operation: 'add_column',
         request: `POST ${schema}/swept/column`,
         body: { name: 'age', type: 'INTEGER' },
         object: 'swept.age',
       },
       {
-        word: 'alter_column',
+        operation: 'alter_column',
         request: `PUT ${schema}/swept/column/age`,
         body: { new_name: 'years' },
         object: 'swept.age',
       },
-      { word: 'alter_table', request: `PUT ${schema}/swept`, body: { comment: 'x' }, object: 'swept' },
+      { operation: 'alter_table', request: `PUT ${schema}/swept`, body: { comment: 'x' }, object: 'swept' },
       {
-        word: 'insert',
+        operation: 'insert',
         request: 'POST /api/cdp/data/swept',
         body: [{ email: 'a' }, { email: 'b' }],
         object: 'swept',
         rows: 2,
       },
       {
-        word: 'delete',
+        operation: 'delete',
         request: 'DELETE /api/cdp/data/swept?by=id',
         body: [{ id: randomUUID() }],
         object: 'swept',
         rows: 0,
       },
-      { word: 'read_quarantine', request: 'GET /api/cdp/quarantine', rows: 0 },
+      { operation: 'read_quarantine', request: 'GET /api/cdp/quarantine', rows: 0 },
       {
-        word: 'replay_quarantine',
+        operation: 'replay_quarantine',
         request: 'POST /api/cdp/quarantine/replay',
         body: { table: 'swept' },
         object: 'swept',
         rows: 0,
       },
-      { word: 'drop_quarantine', request: 'DELETE /api/cdp/quarantine?all=true', rows: 0 },
-      { word: 'receipts', request: 'GET /api/cdp/receipts/swept' },
-      { word: 'receipts', request: 'POST /api/cdp/receipts/query', body: { keys: ['swept'] } },
-      { word: 'sql', request: 'POST /api/cdp/sql', body: { sql: 'SELECT * FROM swept' }, rows: 2 },
-      { word: 'sql', request: 'POST /sql', body: { query: 'SELECT * FROM swept' }, rows: 2 },
-      { word: 'read_schema', request: 'GET /api/cdp/schema' },
-      { word: 'token.read', request: 'GET /api/cdp/token' },
-      { word: 'read_table', request: `GET ${schema}/swept`, object: 'swept' },
+      { operation: 'drop_quarantine', request: 'DELETE /api/cdp/quarantine?all=true', rows: 0 },
+      { operation: 'receipts', request: 'GET /api/cdp/receipts/swept' },
+      { operation: 'receipts', request: 'POST /api/cdp/receipts/query', body: { keys: ['swept'] } },
+      { operation: 'sql', request: 'POST /api/cdp/sql', body: { sql: 'SELECT * FROM swept' }, rows: 2 },
+      { operation: 'sql', request: 'POST /sql', body: { query: 'SELECT * FROM swept' }, rows: 2 },
+      { operation: 'read_schema', request: 'GET /api/cdp/schema' },
+      { operation: 'token.read', request: 'GET /api/cdp/token' },
+      { operation: 'read_table', request: `GET ${schema}/swept`, object: 'swept' },
       {
-        word: 'distribute_table',
+        operation: 'distribute_table',
         request: `PUT ${schema}/swept/distribution`,
         body: { kind: 'local' },
         object: 'swept',
       },
-      { word: 'create_index', request: `POST ${schema}/swept/index`, body: { columns: ['email'] }, object: 'swept' },
-      { word: 'read_indexes', request: `GET ${schema}/swept/index`, object: 'swept' },
-      { word: 'drop_index', request: `DELETE ${schema}/swept/index/swept_email_idx`, object: 'swept.swept_email_idx' },
-      { word: 'drop_column', request: `DELETE ${schema}/swept/column/years`, object: 'swept.years' },
-      { word: 'drop_table', request: `DELETE ${schema}/swept`, object: 'swept' },
-      { word: 'project.create', request: `POST ${projects}`, body: names },
-      { word: 'project.deactivate', request: `POST ${projects}/sweep/deactivate` },
-      { word: 'project.activate', request: `POST ${projects}/sweep/activate` },
-      { word: 'project.repair', request: `POST ${projects}/sweep/repair` },
-      { word: 'project.quota', request: `PUT ${projects}/sweep/quota`, body: { quota: '1GB' } },
-      { word: 'project.own_schemas', request: `PUT ${projects}/sweep/own-schemas`, body: { own_schemas: false } },
-      { word: 'project.plan_move', request: `GET ${projects}/sweep/move?to=default` },
-      { word: 'token.create', request: `POST ${projects}/sweep/tokens`, body: { name: 'importer' }, object: 'TOKEN' },
-      { word: 'token.list', request: `GET ${projects}/sweep/tokens` },
-      { word: 'token.revoke', request: `DELETE ${projects}/sweep/tokens/TOKEN`, object: 'TOKEN' },
-      { word: 'project.rename', request: `PUT ${projects}/sweep/name`, body: { name: 'sweep' }, object: 'sweep' },
-      { word: 'project.list', request: `GET ${projects}` },
-      { word: 'project.delete', request: `DELETE ${projects}/sweep?confirm=sweep` },
-      { word: 'server.list', request: 'GET /api/cdp/admin/servers' },
-      { word: 'server.read', request: 'GET /api/cdp/admin/servers/default', object: 'default' },
-      { word: 'server.set', request: 'PUT /api/cdp/admin/servers/default', body: { weight: 2 }, object: 'default' },
-      { word: 'server.check', request: 'POST /api/cdp/admin/servers/default/check', object: 'default' },
-      { word: 'server.clear', request: 'POST /api/cdp/admin/servers/default/clear', object: 'default' },
-      { word: 'move.plan_rebalance', request: 'GET /api/cdp/admin/rebalance' },
-      { word: 'move.list', request: 'GET /api/cdp/admin/moves' },
-      { word: 'audit.read', request: 'GET /api/cdp/admin/audit' },
-      { word: 'request.list', request: 'GET /api/cdp/admin/requests' },
+      {
+        operation: 'create_index',
+        request: `POST ${schema}/swept/index`,
+        body: { columns: ['email'] },
+        object: 'swept',
+      },
+      { operation: 'read_indexes', request: `GET ${schema}/swept/index`, object: 'swept' },
+      {
+        operation: 'drop_index',
+        request: `DELETE ${schema}/swept/index/swept_email_idx`,
+        object: 'swept.swept_email_idx',
+      },
+      { operation: 'drop_column', request: `DELETE ${schema}/swept/column/years`, object: 'swept.years' },
+      { operation: 'drop_table', request: `DELETE ${schema}/swept`, object: 'swept' },
+      { operation: 'project.create', request: `POST ${projects}`, body: names },
+      { operation: 'project.deactivate', request: `POST ${projects}/sweep/deactivate` },
+      { operation: 'project.activate', request: `POST ${projects}/sweep/activate` },
+      { operation: 'project.repair', request: `POST ${projects}/sweep/repair` },
+      { operation: 'project.quota', request: `PUT ${projects}/sweep/quota`, body: { quota: '1GB' } },
+      { operation: 'project.own_schemas', request: `PUT ${projects}/sweep/own-schemas`, body: { own_schemas: false } },
+      { operation: 'project.plan_move', request: `GET ${projects}/sweep/move?to=default` },
+      {
+        operation: 'token.create',
+        request: `POST ${projects}/sweep/tokens`,
+        body: { name: 'importer' },
+        object: 'TOKEN',
+      },
+      { operation: 'token.list', request: `GET ${projects}/sweep/tokens` },
+      { operation: 'token.revoke', request: `DELETE ${projects}/sweep/tokens/TOKEN`, object: 'TOKEN' },
+      { operation: 'project.rename', request: `PUT ${projects}/sweep/name`, body: { name: 'sweep' }, object: 'sweep' },
+      { operation: 'project.list', request: `GET ${projects}` },
+      { operation: 'project.delete', request: `DELETE ${projects}/sweep?confirm=sweep` },
+      { operation: 'server.list', request: 'GET /api/cdp/admin/servers' },
+      { operation: 'server.read', request: 'GET /api/cdp/admin/servers/default', object: 'default' },
+      {
+        operation: 'server.set',
+        request: 'PUT /api/cdp/admin/servers/default',
+        body: { weight: 2 },
+        object: 'default',
+      },
+      { operation: 'server.check', request: 'POST /api/cdp/admin/servers/default/check', object: 'default' },
+      { operation: 'server.clear', request: 'POST /api/cdp/admin/servers/default/clear', object: 'default' },
+      { operation: 'move.plan_rebalance', request: 'GET /api/cdp/admin/rebalance' },
+      { operation: 'move.list', request: 'GET /api/cdp/admin/moves' },
+      { operation: 'audit.read', request: 'GET /api/cdp/admin/audit' },
+      { operation: 'request.list', request: 'GET /api/cdp/admin/requests' },
     ];
     // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts,
     // moves.test.ts).
     const elsewhere = ['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'];
-    const words = OPERATIONS.map(({ audit }) => audit.word).filter((word) => !elsewhere.includes(word));
-    expect(done.map(({ word }) => word).sort()).toEqual(words.sort());
+    const operations = OPERATIONS.map(({ audit }) => audit.operation).filter(
+      (operation) => !elsewhere.includes(operation),
+    );
+    expect(done.map(({ operation }) => operation).sort()).toEqual(operations.sort());
     const projectToken = await idOfToken(project.token);
     let made = '';
-    for (const { word: operation, request, body, object = null, rows = null } of done) {
+    for (const { operation, request, body, object = null, rows = null } of done) {
       const [method = '', path = ''] = request.split(' ');
       const isAdmin = path.startsWith('/api/cdp/admin');
       const token = isAdmin ? admin.token : project.token;
@@ -342,7 +363,7 @@ describe('failures', () => {
     ] as const) {
       const { response, entries } = await audited(method, path, given);
       const [operation, outcome, status, object] = expected;
-      failure(response, status, outcome);
+      expectFailure(response, status, outcome);
       expect(entries).toMatchObject([
         { operation, outcome, status, object, project: 'shop', actor: 'token', rows: null },
       ]);
@@ -372,9 +393,9 @@ describe('failures', () => {
         for (const list of ['requests', 'moves', 'servers'])
           expect((await own.call('GET', `/api/cdp/admin/${list}`, { token })).status).toBe(200);
       const wrong = () => own.call('GET', '/api/cdp/schema', { token: `cdp_${'x'.repeat(49)}` });
-      for (let i = 0; i < 50; i++) failure(await wrong(), 401, 'unauthorized');
+      for (let i = 0; i < 50; i++) expectFailure(await wrong(), 401, 'unauthorized');
       for (let i = 0; i < 50; i++)
-        failure(await own.call('POST', '/api/cdp/sql', { token: null }), 401, 'unauthorized');
+        expectFailure(await own.call('POST', '/api/cdp/sql', { token: null }), 401, 'unauthorized');
       const ofStrangers = async () => (await auditRows(own)).filter(({ actor }) => actor === 'unknown');
       await sleep(50);
       const [first, ...others] = await ofStrangers();
@@ -411,7 +432,7 @@ describe('failures', () => {
   it('at /metrics are recorded if it requires the admin token', async () => {
     const headers = { 'x-forwarded-for': '192.0.2.1' };
     const { response, entries } = await audited('GET', '/metrics', { headers });
-    failure(response, 403, 'insufficient_scope');
+    expectFailure(response, 403, 'insufficient_scope');
     expect(entries).toMatchObject([{ operation: 'metrics', outcome: 'insufficient_scope', project: 'shop' }]);
   });
 
@@ -461,7 +482,7 @@ describe('settings:', () => {
       const reads = ADMIN_READS.map((url) => url.replace(':project', mine.name).replace(':server', 'default'));
       reads.push(`/api/cdp/admin/projects/${mine.name}/move?to=default`);
       for (const url of reads) expect((await own.call('GET', url, { token: ops })).status, url).toBe(200);
-      failure(await own.call('GET', '/api/cdp/admin/moves', { token: mine.token }), 403, 'insufficient_scope');
+      expectFailure(await own.call('GET', '/api/cdp/admin/moves', { token: mine.token }), 403, 'insufficient_scope');
       await sleep(50);
       expect((await auditRows(own)).map(({ operation, outcome }) => [operation, outcome])).toEqual([
         ['project.create', 'ok'],
@@ -481,8 +502,11 @@ describe('settings:', () => {
   it('counts as a change what is neither a read nor an insert, for each route', () => {
     // These read, although their method is not GET; receipts are looked up or settled.
     const reads = ['insert', 'receipts', 'server.check'];
-    const expected = OPERATIONS.map(({ method, audit: { word } }) => [word, method !== 'GET' && !reads.includes(word)]);
-    expect(OPERATIONS.map(({ audit: { word, isChange } }) => [word, isChange])).toEqual(expected);
+    const expected = OPERATIONS.map(({ method, audit: { operation } }) => [
+      operation,
+      method !== 'GET' && !reads.includes(operation),
+    ]);
+    expect(OPERATIONS.map(({ audit: { operation, isChange } }) => [operation, isChange])).toEqual(expected);
   });
 
   it('with audit off, nothing is recorded', async () => {
@@ -518,7 +542,7 @@ describe('the admin API', () => {
   it('filters by project, operation, outcome, token and time', async () => {
     const mine = await service.project('filtered');
     await mine.table('t', { a: 'TEXT' });
-    failure(await mine.call('DELETE', '/api/cdp/schema/table/nowhere'), 404, 'table_not_found');
+    expectFailure(await mine.call('DELETE', '/api/cdp/schema/table/nowhere'), 404, 'table_not_found');
     const other = await mine.tokenWith('schema:read');
     await mine.call('GET', '/api/cdp/schema', { token: other });
     await auditRows(service);
@@ -532,7 +556,7 @@ describe('the admin API', () => {
       'project.create',
     ]);
     expect(await operations('operation=drop_table')).toEqual(['drop_table']);
-    failure(await mine.call('GET', '/api/cdp/schema/table/nowhere'), 404, 'table_not_found');
+    expectFailure(await mine.call('GET', '/api/cdp/schema/table/nowhere'), 404, 'table_not_found');
     await auditRows(service);
     expect(await operations('changes=true')).toEqual([
       // What failed is of interest even if it would only have read.
@@ -582,16 +606,16 @@ describe('the admin API', () => {
     'project=No',
     'nothing=1',
   ])('refuses %s', async (query) => {
-    failure(await read(query), 400, 'invalid_request');
+    expectFailure(await read(query), 400, 'invalid_request');
   });
 
   it('describes in words what a parameter accepts', async () => {
-    const { message } = failure(await read('limit=0'), 400, 'invalid_request');
+    const { message } = expectFailure(await read('limit=0'), 400, 'invalid_request');
     expect(message).toBe('query.limit must be a whole number from 1 to 1000');
   });
 
   it('is only for administrators', async () => {
-    failure(await read('', project.token), 403, 'insufficient_scope');
+    expectFailure(await read('', project.token), 403, 'insufficient_scope');
   });
 });
 
@@ -666,7 +690,7 @@ describe('protects:', () => {
         await send('DELETE', `/${mine.name}/tokens/${token?.id}`),
         await send('POST', '', { name: 'never-made' }),
       ]) {
-        failure(response, 503, 'database_unavailable');
+        expectFailure(response, 503, 'database_unavailable');
       }
       expect((await own.engine.projects.list()).map(({ name, status }) => [name, status])).toEqual([
         [mine.name, 'active'],

@@ -1,8 +1,8 @@
 /** DEFAULT, NOT NULL and UNIQUE of a column, set and dropped over HTTP, and how inserts treat them. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { refused, snapshot } from '../support/schema.js';
-import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectRefused, snapshot } from '../support/schema.js';
+import { expectFailure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, freshName, type ShownTable, TABLE, Tables } from '../support/tables.js';
 
 describe.each([embeddedServer()])('properties of a column on Postgres $major', (server) => {
@@ -63,14 +63,14 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       expect((await tables.alter(name, 'a', { not_null: true })).status).toBe(200);
       for (const query of ['', '?return=ids']) {
         for (const bad of [{}, { b: 1 }, { a: null }]) {
-          const { errors } = failure(await insert(name, [{ a: 'y' }, bad], query), 400, 'constraint_violation');
+          const { errors } = expectFailure(await insert(name, [{ a: 'y' }, bad], query), 400, 'constraint_violation');
           expect(errors).toMatchObject([{ record: 1, column: 'a', error: 'constraint_violation' }]);
           expect(errors?.[0]?.message).toContain('null value in column "a"');
         }
       }
       expect((await tables.alter(name, 'a', { default: 'z' })).status).toBe(200);
       for (const query of ['', '?return=ids']) expect((await insert(name, [{ b: 1 }], query)).status).toBe(201);
-      failure(await insert(name, [{ a: null }]), 400, 'constraint_violation');
+      expectFailure(await insert(name, [{ a: null }]), 400, 'constraint_violation');
       expect((await tables.alter(name, 'a', { not_null: false })).status).toBe(200);
       expect((await insert(name, [{ a: null }])).status).toBe(201);
       expect(await values(name)).toEqual(['x', 'z', 'z', null]);
@@ -83,7 +83,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       await tables.createIndex(name, { columns: ['a'], unique: true, name: `${name}_own` });
       await tables.createIndex(name, { columns: ['a', 'b'], unique: true });
       expect(await tables.indexes(name)).toHaveLength(5);
-      failure(
+      expectFailure(
         await insert(name, [
           { a: 'x', b: '1' },
           { a: 'x', b: '2' },
@@ -107,7 +107,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.alter(name, 'a', { default: 'none' });
       await tables.insert(name, [{ a: '1' }, { a: '2' }]);
-      const error = await refused(
+      const error = await expectRefused(
         project,
         ['PUT', columnPath(name, 'a'), { new_type: 'INTEGER' }],
         409,
@@ -121,7 +121,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       });
       await insert(name, [{}]);
       expect(await project.rows(`SELECT n FROM ${name} ORDER BY n`)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
-      failure(await insert(name, [{}]), 409, 'unique_violation');
+      expectFailure(await insert(name, [{}]), 409, 'unique_violation');
     });
 
     it('to read them back, also from tables that SQL has created', async () => {
@@ -183,7 +183,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
           {"name": "b", "type": "TEXT", "not_null": true}, {"name": "c", "type": "JSONB", "default": {"x": 1.50}}]}`,
       });
       expect(created.status).toBe(201);
-      failure(await insert(name, [{}]), 400, 'constraint_violation');
+      expectFailure(await insert(name, [{}]), 400, 'constraint_violation');
       await tables.insert(name, [{ b: 'x' }]);
       const added = await tables.add(name, { name: 'd', type: 'TEXT', not_null: true, default: 'new' });
       const d = { name: 'd', type: 'TEXT', comment: null, not_null: true, default: "'new'::text" };
@@ -202,7 +202,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       expect(plain.body.column).toEqual({ name: 'e', type: 'TEXT', comment: null });
       // Rows would have NULL, or all the same value.
       const path = `${TABLE}/${name}/column`;
-      const nulls = await refused(
+      const nulls = await expectRefused(
         project,
         ['POST', path, { name: 'f', type: 'TEXT', not_null: true }],
         400,
@@ -212,7 +212,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       expect(nulls.hint).toBe('Give the column a default, too.');
       await tables.insert(name, [{ b: 'y' }]);
       const same = { name: 'f', type: 'TEXT', unique: true, default: 'x' };
-      await refused(project, ['POST', path, same], 409, 'unique_violation');
+      await expectRefused(project, ['POST', path, same], 409, 'unique_violation');
       await project.rows(`DELETE FROM ${name}`);
       expect((await tables.add(name, { name: 'f', type: 'TEXT', not_null: true })).status).toBe(201);
     });
@@ -224,7 +224,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       expect((await tables.alter('moods', 'a', { default: 'ok', not_null: true, unique: true })).status).toBe(200);
       expect((await insert('moods', [{}])).status).toBe(201);
       expect(await values('moods')).toEqual(['ok']);
-      await refused(project, ['PUT', columnPath('moods', 'a'), { default: 'happy' }], 400, 'sql_error');
+      await expectRefused(project, ['PUT', columnPath('moods', 'a'), { default: 'happy' }], 400, 'sql_error');
     });
 
     it('once for each Idempotency-Key', async () => {
@@ -263,7 +263,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       ['TEXT', { unique: 1 }, 'invalid_request'],
     ])('for %s: %j', async (type, body, code) => {
       const name = await tables.fresh({ a: type });
-      const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 400, code);
+      const error = await expectRefused(project, ['PUT', columnPath(name, 'a'), body], 400, code);
       if (code === 'invalid_value') {
         expect(error.message).toMatch(/^Default of column "a": /);
         expect(error.hint).toContain('Only SQL can set an expression');
@@ -277,7 +277,12 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
         { name: 'b', type: 'TEXT', default: 'fine' },
         { name: 'c', type: 'TIMESTAMP', default: 'now()' },
       ];
-      const error = await refused(project, ['POST', TABLE, { table_name: freshName(), columns }], 400, 'invalid_value');
+      const error = await expectRefused(
+        project,
+        ['POST', TABLE, { table_name: freshName(), columns }],
+        400,
+        'invalid_value',
+      );
       expect(error.errors).toMatchObject([
         {
           column: 'a',
@@ -287,7 +292,7 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
         { column: 'c', error: 'invalid_value' },
       ]);
       const name = await tables.fresh({ a: 'TEXT' });
-      await refused(project, ['POST', `${TABLE}/${name}/column`, columns[0]], 400, 'invalid_value');
+      await expectRefused(project, ['POST', `${TABLE}/${name}/column`, columns[0]], 400, 'invalid_value');
     });
 
     it('NOT NULL if there are NULLs, with the number of rows, and changes nothing else of the request', async () => {
@@ -295,13 +300,13 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       await tables.insert(name, [{ a: 1 }, {}, { a: null }]);
       const before = await constraints(name);
       const body = { not_null: true, default: 5, new_name: 'b', comment: 'x' };
-      const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 400, 'constraint_violation');
+      const error = await expectRefused(project, ['PUT', columnPath(name, 'a'), body], 400, 'constraint_violation');
       expect(error.message).toBe('"a" cannot be NOT NULL: 2 rows have NULL in it');
       expect(error.hint).toContain(`UPDATE "${name}" SET "a" = … WHERE "a" IS NULL`);
       expect(await constraints(name)).toEqual(before);
       // A JSON null becomes NULL with the type.
       await project.rows(`UPDATE ${name} SET a = 'null' WHERE a IS NULL`);
-      const typed = await refused(
+      const typed = await expectRefused(
         project,
         ['PUT', columnPath(name, 'a'), { not_null: true, new_type: 'INTEGER' }],
         400,
@@ -314,13 +319,13 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
       const name = await tables.fresh({ a: 'TEXT' });
       await tables.insert(name, [{ a: 'secret' }, { a: 'secret' }, {}, {}]);
       const body = { unique: true, not_null: false, default: 'x' };
-      const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 409, 'unique_violation');
+      const error = await expectRefused(project, ['PUT', columnPath(name, 'a'), body], 409, 'unique_violation');
       expect(error.message).toBe(`"a" cannot be unique in "${name}": 1 value occurs more than once, up to 2 times`);
       expect(JSON.stringify(error)).not.toContain('secret');
       expect(await constraints(name)).toMatchObject([{ preset: null }]);
       // Different as text, equal as numbers.
       await project.rows(`DELETE FROM ${name}; INSERT INTO ${name} (a) VALUES ('1'), ('1.0')`);
-      await refused(
+      await expectRefused(
         project,
         ['PUT', columnPath(name, 'a'), { unique: true, new_type: 'FLOAT' }],
         409,
@@ -331,18 +336,18 @@ describe.each([embeddedServer()])('properties of a column on Postgres $major', (
     it('any change to id except its comment, and to drop what a foreign key needs', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const body of [{ default: null }, { not_null: false }, { unique: false }, { unique: true, comment: 'x' }]) {
-        await refused(project, ['PUT', columnPath(name, 'id'), body], 400, 'reserved_name');
+        await expectRefused(project, ['PUT', columnPath(name, 'id'), body], 400, 'reserved_name');
       }
       await tables.alter(name, 'a', { unique: true });
       await project.rows(`CREATE TABLE ${name}_of (a text REFERENCES ${name} (a))`);
-      await refused(project, ['PUT', columnPath(name, 'a'), { unique: false }], 409, 'dependent_objects');
+      await expectRefused(project, ['PUT', columnPath(name, 'a'), { unique: false }], 409, 'dependent_objects');
     });
 
     it('a token that may not change the schema', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       const token = await project.tokenWith('schema:read', 'data:write', 'sql:read', 'sql:write');
       const before = await snapshot(project);
-      failure(
+      expectFailure(
         await project.call('PUT', columnPath(name, 'a'), { body: { not_null: true }, token }),
         403,
         'insufficient_scope',

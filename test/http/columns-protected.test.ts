@@ -6,8 +6,8 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
 import { embeddedServer } from '../support/postgres.js';
-import { columnTypes, refused, snapshot } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { columnTypes, expectRefused, snapshot } from '../support/schema.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, inDatabase, refuseComments, tablePath, Tables } from '../support/tables.js';
 
 describe.each([embeddedServer()])('a column change protects on Postgres $major', (server) => {
@@ -25,8 +25,13 @@ describe.each([embeddedServer()])('a column change protects on Postgres $major',
     const name = await tables.fresh({ a: 'TEXT', b: 'TEXT' });
     await tables.insert(name, [{ a: 'no number' }]);
     const body = { new_name: 'c', new_type: 'INTEGER', comment: 'x' };
-    await refused(project, ['PUT', columnPath(name, 'a'), body], 409, 'not_convertible');
-    await refused(project, ['PUT', columnPath(name, 'a'), { ...body, new_type: 'JSONB' }], 409, 'not_convertible');
+    await expectRefused(project, ['PUT', columnPath(name, 'a'), body], 409, 'not_convertible');
+    await expectRefused(
+      project,
+      ['PUT', columnPath(name, 'a'), { ...body, new_type: 'JSONB' }],
+      409,
+      'not_convertible',
+    );
   });
 
   it('atomicity: a column whose comment fails is not added', async () => {
@@ -127,7 +132,7 @@ describe.each([embeddedServer()])('a column change protects on Postgres $major',
       const responses = await Promise.all(attempts.map((attempt, i) => attempt(names[i] ?? '')));
       expect(performance.now() - started).toBeLessThan(15_000);
       for (const response of responses) {
-        failure(response, 503, 'table_busy');
+        expectFailure(response, 503, 'table_busy');
         expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
       }
       await client.query('ROLLBACK');
@@ -155,7 +160,7 @@ describe.each([embeddedServer()])('a column change protects on Postgres $major',
       const before = await snapshot(own);
       const started = performance.now();
       const response = await new Tables(own).alter('slow', 'a', { new_type: 'INTEGER', comment: 'x' });
-      failure(response, 503, 'table_busy');
+      expectFailure(response, 503, 'table_busy');
       expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(performance.now() - started).toBeLessThan(8_000);
       expect(await snapshot(own)).toEqual(before);

@@ -1,7 +1,7 @@
 /** Adding, altering and dropping columns over HTTP (contract C4, C6). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { columnTypes, refused } from '../support/schema.js';
+import { columnTypes, expectRefused } from '../support/schema.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, tablePath, Tables } from '../support/tables.js';
 
@@ -61,7 +61,7 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
       const name = await tables.fresh(columns);
       expect((await tables.add(name, { name: 'c499', type: 'TEXT' })).status).toBe(201);
       const body = { name: 'c500', type: 'TEXT' };
-      await refused(project, ['POST', `${tablePath(name)}/column`, body], 400, 'invalid_request');
+      await expectRefused(project, ['POST', `${tablePath(name)}/column`, body], 400, 'invalid_request');
     });
   });
 
@@ -85,7 +85,7 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
       ['a name of the service', { name: '_cdp_x', type: 'TEXT' }, 'reserved_name'],
     ])('%s', async (_title, body, code) => {
       const name = await tables.fresh({ a: 'TEXT' });
-      await refused(project, ['POST', `${tablePath(name)}/column`, body], 400, code);
+      await expectRefused(project, ['POST', `${tablePath(name)}/column`, body], 400, code);
       await tables.drop(name);
     });
 
@@ -95,7 +95,7 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
         ['POST', `${tablePath(name)}/column`, { name: '1b', type: 'BIGINT', comment: '\u0000' }],
         ['PUT', columnPath(name, 'a'), { new_name: '1b', new_type: 'BIGINT', comment: '\u0000' }],
       ] as const) {
-        const error = await refused(project, request, 400, 'invalid_name');
+        const error = await expectRefused(project, request, 400, 'invalid_name');
         const codes = error.errors?.map((place) => place.error);
         expect(codes).toEqual(['invalid_name', 'invalid_request', 'unknown_type']);
       }
@@ -104,7 +104,7 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
     it('a column that exists, also in another case', async () => {
       const name = await tables.fresh({ Email: 'TEXT' });
       for (const twin of ['Email', 'email', 'EMAIL']) {
-        await refused(
+        await expectRefused(
           project,
           ['POST', `${tablePath(name)}/column`, { name: twin, type: 'TEXT' }],
           409,
@@ -117,7 +117,7 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
       const body = { name: 'b', type: 'TEXT' };
       await project.rows('CREATE OR REPLACE VIEW a_view AS SELECT 1 AS one');
       for (const path of ['nowhere', 'a_view', '%00', 'a%22b']) {
-        await refused(project, ['POST', `${tablePath(path)}/column`, body], 404, 'table_not_found');
+        await expectRefused(project, ['POST', `${tablePath(path)}/column`, body], 404, 'table_not_found');
       }
     });
   });
@@ -183,9 +183,9 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
       });
       expect(await tables.column(name, 'id')).toMatchObject({ comment: 'The key' });
       for (const body of [{ new_name: 'key' }, { new_type: 'TEXT' }, { new_name: 'key', comment: 'x' }]) {
-        await refused(project, ['PUT', columnPath(name, 'id'), body], 400, 'reserved_name');
+        await expectRefused(project, ['PUT', columnPath(name, 'id'), body], 400, 'reserved_name');
       }
-      await refused(project, ['DELETE', columnPath(name, 'id')], 400, 'reserved_name');
+      await expectRefused(project, ['DELETE', columnPath(name, 'id')], 400, 'reserved_name');
     });
 
     it('for a column that a view uses: the view still works', async () => {
@@ -226,7 +226,7 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
       ['a taken name together with a comment', { new_name: 'Other', comment: 'x' }, 409, 'column_exists'],
     ])('%s', async (_title, body, status, code) => {
       const name = await tables.fresh({ a: 'TEXT', Other: 'TEXT' });
-      await refused(project, ['PUT', columnPath(name, 'a'), body], status, code);
+      await expectRefused(project, ['PUT', columnPath(name, 'a'), body], status, code);
       await tables.drop(name);
     });
 
@@ -236,19 +236,24 @@ describe.each([embeddedServer()])('columns on Postgres $major', (server) => {
         ['PUT', { comment: 'x' }],
         ['DELETE', undefined],
       ] as const) {
-        const error = await refused(project, [method, columnPath(name, 'cuontry'), body], 404, 'column_not_found');
+        const error = await expectRefused(
+          project,
+          [method, columnPath(name, 'cuontry'), body],
+          404,
+          'column_not_found',
+        );
         expect(error.hint).toContain('country');
         for (const other of ['Country', 'ctid', 'country"', '\u0000', `x'; --`, 'a'.repeat(300)]) {
-          await refused(project, [method, columnPath(name, other), body], 404, 'column_not_found');
+          await expectRefused(project, [method, columnPath(name, other), body], 404, 'column_not_found');
         }
-        await refused(project, [method, columnPath('nowhere', 'country'), body], 404, 'table_not_found');
+        await expectRefused(project, [method, columnPath('nowhere', 'country'), body], 404, 'table_not_found');
       }
     });
 
     it('to drop a column that a view depends on, and names the view', async () => {
       const name = await tables.fresh({ a: 'TEXT' });
       await project.rows(`CREATE VIEW ${name}_view AS SELECT a FROM ${name}`);
-      const error = await refused(project, ['DELETE', columnPath(name, 'a')], 409, 'dependent_objects');
+      const error = await expectRefused(project, ['DELETE', columnPath(name, 'a')], 409, 'dependent_objects');
       expect(error.message).toContain(`${name}_view`);
     });
   });

@@ -10,7 +10,7 @@ import { consolePage } from '../../src/http/api/console-page.js';
 import { createListener } from '../../src/http/listener.js';
 import { ErrorExit } from '../../src/http/response/error-exit.js';
 import { rawResponse } from '../support/raw.js';
-import { call, failure, startTestService } from '../support/service.js';
+import { call, expectFailure, startTestService } from '../support/service.js';
 
 const SCRIPT = `console.log(${JSON.stringify('x'.repeat(5_000))})`;
 const PAGE = '<!doctype html><title>Console</title>';
@@ -101,8 +101,8 @@ describe('works', () => {
       const response = await fetch(`${service.url}${path}`, { headers, redirect: 'manual' });
       expect([response.status, response.headers.get('location')]).toEqual([302, '/console/']);
     }
-    failure(await service.call('GET', '/'), 404, 'not_found');
-    failure(await service.call('POST', '/', { headers }), 404, 'not_found');
+    expectFailure(await service.call('GET', '/'), 404, 'not_found');
+    expectFailure(await service.call('POST', '/', { headers }), 404, 'not_found');
     await service.close();
   });
 
@@ -150,7 +150,7 @@ describe('refuses', () => {
     );
     other.get('/console/*', consolePage('/console/', join(folder, 'nowhere')));
     const address = await other.listen({ port: 0, host: '127.0.0.1' });
-    failure(await call(address, 'GET', '/console/'), 404, 'not_found');
+    expectFailure(await call(address, 'GET', '/console/'), 404, 'not_found');
     await other.close();
   });
 });
@@ -179,7 +179,7 @@ describe('protects', () => {
     const service = await startTestService({ console: 'false' });
     try {
       for (const path of ['/console', '/console/', '/console/index.html']) {
-        failure(await service.call('GET', path), 404, 'not_found');
+        expectFailure(await service.call('GET', path), 404, 'not_found');
       }
       const home = await fetch(service.url, { headers: { accept: 'text/html' }, redirect: 'manual' });
       expect([home.status, home.headers.get('location')]).toEqual([302, '/docs']);

@@ -7,7 +7,7 @@ import { OPERATIONS } from '../../src/http/api/operations.js';
 import { rawResponse } from '../support/raw.js';
 import { pathOf, titled } from '../support/routes.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -115,7 +115,7 @@ describe.each(titled(OPERATIONS))('%s', (_title, route) => {
 
   it('has no CORS headers without the setting', async () => {
     const response = await preflight(route.method, pathOf(route), ORIGIN, closed);
-    failure(response, 405, 'method_not_allowed');
+    expectFailure(response, 405, 'method_not_allowed');
     const refused = await closed.call(route.method, pathOf(route), { headers: { origin: ORIGIN } });
     for (const { headers } of [response, refused]) {
       expect([...headers.keys()].filter((name) => name.startsWith('access-control') || name === 'vary')).toEqual([]);
@@ -148,7 +148,7 @@ describe('works', () => {
     const send = (by: TestService, origin: string) =>
       rawResponse(by.url, `GET /api/cdp/%zz HTTP/1.1\r\nHost: x\r\nOrigin: ${origin}\r\nConnection: close\r\n\r\n`);
     const response = await send(service, ORIGIN);
-    failure(response, 400, 'invalid_request');
+    expectFailure(response, 400, 'invalid_request');
     expect(response.headers.get('access-control-allow-origin')).toBe(ORIGIN);
     expect(response.headers.get('vary')).toBe('Origin');
     unreadable(await send(service, OTHER));
@@ -162,7 +162,7 @@ describe('works', () => {
     const call = { token, headers: { origin: OTHER } };
     readable(await anybody.call('GET', '/api/cdp/schema', call), '*');
     const refused = await anybody.call('GET', '/api/cdp/schema', call);
-    failure(refused, 429, 'rate_limited');
+    expectFailure(refused, 429, 'rate_limited');
     readable(refused, '*');
     expect(refused.headers.get('retry-after')).toBeTruthy();
   });
@@ -170,7 +170,7 @@ describe('works', () => {
   it('for preflights of paths that do not exist, whose requests then get 404', async () => {
     expect((await preflight('GET', '/nowhere')).status).toBe(204);
     const response = await service.call('GET', '/nowhere', { headers: { origin: ORIGIN } });
-    failure(response, 404, 'not_found');
+    expectFailure(response, 404, 'not_found');
     readable(response);
   });
 });
@@ -179,9 +179,9 @@ describe('refuses', () => {
   it('OPTIONS that is not a preflight, as without the setting', async () => {
     for (const headers of [{}, { origin: ORIGIN }, { 'access-control-request-method': 'GET' }]) {
       const response = await service.call('OPTIONS', '/api/cdp/schema', { headers });
-      failure(response, 405, 'method_not_allowed');
+      expectFailure(response, 405, 'method_not_allowed');
       expect(response.headers.get('allow')).toBe('GET, HEAD');
-      failure(await service.call('OPTIONS', '/nowhere', { headers }), 404, 'not_found');
+      expectFailure(await service.call('OPTIONS', '/nowhere', { headers }), 404, 'not_found');
     }
   });
 

@@ -1,7 +1,7 @@
 /** Writes with dry_run: executed for real, answered as usual, and rolled back. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each([embeddedServer()])('on Postgres $major', (server) => {
   let service: TestService;
@@ -161,7 +161,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
     const done = await project.call('POST', '/api/cdp/data/people', { body });
     expect(strip(dryRunFields.body)).toEqual(strip(done.body));
     await project.rows("UPDATE people SET age = 'x'");
-    const lost = failure(
+    const lost = expectFailure(
       await startDryRun('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' }),
       409,
       'not_convertible',
@@ -172,7 +172,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
 
   it('checks what only a commit would check', async () => {
     await project.rows(`CREATE TABLE kids (parent text REFERENCES people (email) DEFERRABLE INITIALLY DEFERRED)`);
-    failure(
+    expectFailure(
       await startDryRun('POST', 'sql', { sql: "INSERT INTO kids VALUES ('nobody')" }),
       400,
       'constraint_violation',
@@ -181,10 +181,10 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
   });
 
   it('refuses what has no dry run: statements that cannot run in a transaction, reads, streams, an Idempotency-Key', async () => {
-    failure(await startDryRun('POST', 'sql', { sql: 'VACUUM people' }), 400, 'statement_not_allowed');
-    failure(await startDryRun('POST', 'sql', { sql: 'SELECT 1', read_only: true }), 400, 'invalid_request');
+    expectFailure(await startDryRun('POST', 'sql', { sql: 'VACUUM people' }), 400, 'statement_not_allowed');
+    expectFailure(await startDryRun('POST', 'sql', { sql: 'SELECT 1', read_only: true }), 400, 'invalid_request');
     const headers = { 'idempotency-key': 'k' };
-    failure(await project.call('POST', path('data/people'), { body: [{}], headers }), 400, 'invalid_request');
+    expectFailure(await project.call('POST', path('data/people'), { body: [{}], headers }), 400, 'invalid_request');
     expect(service.engine.live.list()).toEqual([]);
   });
 

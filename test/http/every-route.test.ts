@@ -10,7 +10,7 @@ import { checkResponse, pathOf, titled } from '../support/routes.js';
 import { snapshot, type Snapshot } from '../support/schema.js';
 import {
   type Call,
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -63,7 +63,7 @@ const send = (route: Operation, call: Call = {}): Promise<TestResponse> =>
 /** A refusal in the usual shape (contract C2.1), with the usual headers, and foreseen by the OpenAPI document. */
 function refusal(route: Operation, response: TestResponse, status: number, code: string): ErrorBody {
   checkResponse(response);
-  const error = failure(response, status, code);
+  const error = expectFailure(response, status, code);
   const operation = document.paths[route.url.replace(/:(\w+)/g, '{$1}')]?.[route.method.toLowerCase()];
   expect(operation?.responses[status]?.content['application/json']?.examples).toHaveProperty(code);
   return error;
@@ -161,7 +161,7 @@ describe.each(titled(OPERATIONS))('%s', (_title, route) => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
       const response = await service.call(method, pathOf(route), { token: tokenFor(route) });
       checkResponse(response);
-      failure(response, 405, 'method_not_allowed');
+      expectFailure(response, 405, 'method_not_allowed');
       expect(response.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
     }
   });
@@ -188,19 +188,19 @@ describe('the error names the way that works', () => {
     ['GET', '/api/cdp/projects', '/api/cdp/admin/'],
     ['GET', '/api/cdp/nothing', 'GET /openapi.json'],
   ])('for %s %s', async (method, path, hint) => {
-    expect(failure(await project.call(method, path), 404, 'not_found').hint).toContain(hint);
+    expect(expectFailure(await project.call(method, path), 404, 'not_found').hint).toContain(hint);
   });
 
   it('for a body that is not JSON', async () => {
     const call = { body: '{"a": 1}', headers: { 'content-type': 'application/x-ndjson' } };
     const response = await project.call('POST', '/api/cdp/data/kept', call);
-    expect(failure(response, 415, 'unsupported_media_type').hint).toContain('cdp import');
+    expect(expectFailure(response, 415, 'unsupported_media_type').hint).toContain('cdp import');
   });
 
   it('for a type that only SQL can make', async () => {
     const body = { name: 'price', type: 'NUMERIC' };
     const response = await project.call('POST', '/api/cdp/schema/table/kept/column', { body });
-    expect(failure(response, 400, 'unknown_type').hint).toContain('SQL can make a column of any type');
+    expect(expectFailure(response, 400, 'unknown_type').hint).toContain('SQL can make a column of any type');
   });
 });
 
@@ -354,7 +354,7 @@ describe('a path that no route has', () => {
         expect(response.text).not.toMatch(/node_modules|ENOENT|\bat \S+ \(/);
         expect(response.headers.get('server-timing')).toBeTruthy();
         if (path.startsWith('/api/cdp')) expect(response.headers.get('cache-control')).toBe('no-store');
-        expect(failure(response, 404, 'not_found').message.length).toBeLessThan(500);
+        expect(expectFailure(response, 404, 'not_found').message.length).toBeLessThan(500);
       }
     }
   });
@@ -365,15 +365,15 @@ describe('a path with a name of maximum length', () => {
     const path = `/api/cdp/schema/table/${name}`;
     const response = await project.call('GET', path);
     checkResponse(response);
-    expect(failure(response, 404, 'table_not_found').message.length).toBeLessThan(500);
-    failure(await service.call('GET', path), 401, 'unauthorized');
+    expect(expectFailure(response, 404, 'table_not_found').message.length).toBeLessThan(500);
+    expectFailure(await service.call('GET', path), 401, 'unauthorized');
   });
 });
 
 it.each(['/api/cdp/schema/table/', '/api/cdp/data/', '/api/cdp/schema/table/kept/column/', '/api/cdp/admin/projects/'])(
   '%s is not the path without the slash, nor that of an empty name in another method',
   async (path) => {
-    failure(await project.call('PATCH', path), 404, 'not_found');
+    expectFailure(await project.call('PATCH', path), 404, 'not_found');
     expect((await project.call('POST', path, { body: {} })).status).toBe(404);
   },
 );
@@ -385,10 +385,10 @@ it('suggests the right parameter for a misspelled one, and the right request for
     ['upsert', 'The parameters are return, on_error, on_conflict, resolution, dry_run'],
   ] as const) {
     const response = await project.call('POST', `/api/cdp/data/kept?${query}`, { body: [{}] });
-    expect(failure(response, 400, 'invalid_request').hint).toBe(hint);
+    expect(expectFailure(response, 400, 'invalid_request').hint).toBe(hint);
   }
   const read = await project.call('GET', '/api/cdp/data/kept');
-  expect(failure(read, 405, 'method_not_allowed').hint).toContain('POST /api/cdp/sql');
+  expect(expectFailure(read, 405, 'method_not_allowed').hint).toContain('POST /api/cdp/sql');
 });
 
 describe('routes without a token', () => {
@@ -397,7 +397,7 @@ describe('routes without a token', () => {
     async (path) => {
       for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
         const response = await service.call(method, path);
-        failure(response, 405, 'method_not_allowed');
+        expectFailure(response, 405, 'method_not_allowed');
         expect(response.headers.get('allow')).toBe('GET, HEAD');
       }
     },

@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { OPERATIONS } from '../../src/http/api/operations.js';
 import { responsesIn, connect, exchange, type RawResponse, received } from '../support/raw.js';
 import { until } from '../support/stream.js';
-import { failure, isIdle, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, isIdle, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { pathOf } from '../support/routes.js';
 
 const CRLF = '\r\n';
@@ -53,7 +53,7 @@ async function responses(bytes: string | Uint8Array): Promise<RawResponse[]> {
   );
   for (const response of given) {
     expect(response.status).not.toBe(500);
-    if (response.status >= 400) failure(response, response.status, String(response.body.error));
+    if (response.status >= 400) expectFailure(response, response.status, String(response.body.error));
     if (response.status === 201) stored += Number(response.body.inserted_rows);
   }
   return given;

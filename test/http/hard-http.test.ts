@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { responsesIn, connect, exchange, type RawResponse, rawResponse, received } from '../support/raw.js';
 import { snapshot, tableNames } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 const REQUEST_TIMEOUT_MS = 800;
 /** Node looks for connections that are too slow once a second. */
@@ -41,7 +41,7 @@ const json = () => ({ ...authorized(), 'Content-Type': 'application/json' });
 
 /** A refusal in the usual shape (contract C2.1), with the headers of every response. */
 function refusal(response: RawResponse, status: number, code: string): void {
-  failure(response, status, code);
+  expectFailure(response, status, code);
   expect(response.headers.get('content-type')).toMatch(/^application\/json/);
   expect(response.headers.get('server-timing')).toMatch(/total;dur=/);
   expect(response.text).not.toMatch(/HPE_|llhttp|node_modules|\bat \S+ \(/);
@@ -157,7 +157,7 @@ describe('invalid HTTP', () => {
       expect([400, 404, 405]).toContain(response.status);
       expect(response.headers.get('x-request-id')).toBeTruthy();
       expect(response.headers.get('server-timing')).toMatch(/total;dur=/);
-      failure(response, response.status, response.body.error as string);
+      expectFailure(response, response.status, response.body.error as string);
     }
   });
 });
@@ -256,7 +256,7 @@ describe('unusual but valid HTTP', () => {
     expect(text).toMatch(/^HTTP\/1\.1 (?:100 Continue\r\n\r\nHTTP\/1\.1 )?401 /);
     const strange = message('GET /healthz HTTP/1.1', { Expect: 'a-miracle' });
     const response = await rawResponse(service.url, strange);
-    if (response.status !== 200) failure(response, response.status, 'invalid_request');
+    if (response.status !== 200) expectFailure(response, response.status, 'invalid_request');
   });
 
   it('refuses methods that HTTP defines and no route has', async () => {
@@ -323,7 +323,7 @@ describe('a crowd', () => {
     const memory = process.memoryUsage().rss;
     const call = { body: new Uint8Array(bomb), headers: { 'content-encoding': 'gzip' } };
     const responses = await Promise.all(Array.from({ length: 16 }, () => of.call('POST', '/api/cdp/data/kept', call)));
-    for (const response of responses) failure(response, 413, 'payload_too_large');
+    for (const response of responses) expectFailure(response, 413, 'payload_too_large');
     expect(process.memoryUsage().rss - memory).toBeLessThan(1024 * 1024 * 1024);
     expect(await of.rows('SELECT count(*) AS n FROM kept')).toEqual([{ n: 0 }]);
     await patient.close();

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -71,16 +71,16 @@ describe('works', () => {
     const key = newKey();
     const insert = 'INSERT INTO events (n) VALUES ($1)';
     expect((await run(key, { sql: insert, params: [1] })).status).toBe(200);
-    failure(await run(key, { sql: insert, params: [2] }), 422, 'idempotency_key_reused');
+    expectFailure(await run(key, { sql: insert, params: [2] }), 422, 'idempotency_key_reused');
     const token = await project.tokenWith('schema:read');
     const headers = { 'idempotency-key': key };
     const response = await project.call('POST', '/api/cdp/sql', { body: { sql: insert, params: [1] }, headers, token });
-    failure(response, 403, 'insufficient_scope');
+    expectFailure(response, 403, 'insufficient_scope');
   });
 
   it('errors are not kept', async () => {
     const key = newKey();
-    failure(await run(key, { sql: 'INSERT INTO soon VALUES (1)' }), 400, 'sql_error');
+    expectFailure(await run(key, { sql: 'INSERT INTO soon VALUES (1)' }), 400, 'sql_error');
     await project.rows('CREATE TABLE soon (n int)');
     expect(replayed(await run(key, { sql: 'INSERT INTO soon VALUES (1)' }))).toBeNull();
     expect(replayed(await run(key, { sql: 'INSERT INTO soon VALUES (1)' }))).toBe('true');
@@ -102,9 +102,9 @@ describe('works', () => {
       const repeat = await send(method, path, key, body);
       expect([repeat.status, replayed(repeat), repeat.text]).toEqual([status, 'true', first.text]);
     }
-    failure(await send('POST', table, key, { table_name: 'cats', columns: [] }), 400, 'invalid_request');
+    expectFailure(await send('POST', table, key, { table_name: 'cats', columns: [] }), 400, 'invalid_request');
     const other = { table_name: 'cats', columns: [{ name: 'name', type: 'text' }] };
-    failure(await send('POST', table, key, other), 422, 'idempotency_key_reused');
+    expectFailure(await send('POST', table, key, other), 422, 'idempotency_key_reused');
   });
 });
 
@@ -117,7 +117,7 @@ describe('refuses', () => {
     ['SELECT n FROM events', {}, { accept: 'application/x-ndjson' }, 'invalid_request'],
   ])('%s with %j and %j, because no key can be stored with it', async (sql, options, headers, code) => {
     const response = await run(newKey(), { sql, ...options }, headers);
-    failure(response, 400, code);
+    expectFailure(response, 400, code);
     expect(response.body.message).toContain('Idempotency-Key');
     expect(response.body.hint).toContain('without');
     expect(
@@ -126,8 +126,8 @@ describe('refuses', () => {
   });
 
   it('an invalid key', async () => {
-    failure(await run('', { sql: 'SELECT 1' }), 400, 'invalid_request');
-    failure(await send('DELETE', '/api/cdp/schema/table/events', 'k'.repeat(256)), 400, 'invalid_request');
+    expectFailure(await run('', { sql: 'SELECT 1' }), 400, 'invalid_request');
+    expectFailure(await send('DELETE', '/api/cdp/schema/table/events', 'k'.repeat(256)), 400, 'invalid_request');
   });
 });
 
@@ -139,14 +139,14 @@ describe('protects', () => {
     const responses = await Promise.all(Array.from({ length: 8 }, () => run(key, { sql })));
     const done = responses.filter(({ status }) => status === 200);
     expect(new Set(done.map(({ text }) => text)).size).toBe(1);
-    for (const response of responses) if (response.status !== 200) failure(response, 409, 'request_in_flight');
+    for (const response of responses) if (response.status !== 200) expectFailure(response, 409, 'request_in_flight');
     expect(await stored()).toEqual([7]);
   });
 
   it('a statement that fails at the commit: its key is not stored either', async () => {
     await project.rows('CREATE TABLE late (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)');
     const key = newKey();
-    failure(await run(key, { sql: 'INSERT INTO late VALUES (1), (1)' }), 409, 'unique_violation');
+    expectFailure(await run(key, { sql: 'INSERT INTO late VALUES (1), (1)' }), 409, 'unique_violation');
     expect(await project.rows(`SELECT FROM _cdp.idempotency_keys WHERE key = '${key}'`)).toEqual([]);
   });
 });

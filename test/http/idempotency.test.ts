@@ -4,7 +4,14 @@ import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
-import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  call,
+  expectFailure,
+  onServer,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 describe('on Postgres', () => {
   let service: TestService;
@@ -163,15 +170,15 @@ describe('on Postgres', () => {
     it('another body under the same key, even if only a space differs', async () => {
       const key = newKey();
       await insert(key);
-      failure(await insert(key, [{ n: 3 }]), 422, 'idempotency_key_reused');
-      failure(await insert(key, JSON.stringify(BATCH, null, 1)), 422, 'idempotency_key_reused');
+      expectFailure(await insert(key, [{ n: 3 }]), 422, 'idempotency_key_reused');
+      expectFailure(await insert(key, JSON.stringify(BATCH, null, 1)), 422, 'idempotency_key_reused');
       expect(await stored()).toBe(2);
     });
 
     it('another query under the same key', async () => {
       const key = newKey();
       await insert(key);
-      failure(await insert(key, BATCH, `${PATH}?return=ids`), 422, 'idempotency_key_reused');
+      expectFailure(await insert(key, BATCH, `${PATH}?return=ids`), 422, 'idempotency_key_reused');
       expect(await stored()).toBe(2);
     });
 
@@ -181,19 +188,19 @@ describe('on Postgres', () => {
       ['é', 'not ASCII'],
       ['a\tb', 'a tab'],
     ])('the key %j (%s)', async (key) => {
-      failure(await insert(key), 400, 'invalid_request');
+      expectFailure(await insert(key), 400, 'invalid_request');
       expect(await stored()).toBe(0);
     });
 
     it('nothing is kept of a refused batch', async () => {
       const key = newKey();
-      failure(await insert(key, [{ n: 'x' }]), 400, 'invalid_value');
-      failure(await insert(key, []), 400, 'empty_batch');
-      failure(await insert(key, [{ n: 1, m: 2 }]), 400, 'unknown_column');
+      expectFailure(await insert(key, [{ n: 'x' }]), 400, 'invalid_value');
+      expectFailure(await insert(key, []), 400, 'empty_batch');
+      expectFailure(await insert(key, [{ n: 1, m: 2 }]), 400, 'unknown_column');
       const taken = '0192aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee';
       await insert(newKey(), [{ id: taken }]);
-      failure(await insert(key, [{ n: 1 }, { id: taken }]), 409, 'unique_violation');
-      failure(await insert(key, BATCH, '/api/cdp/data/nosuch'), 404, 'table_not_found');
+      expectFailure(await insert(key, [{ n: 1 }, { id: taken }]), 409, 'unique_violation');
+      expectFailure(await insert(key, BATCH, '/api/cdp/data/nosuch'), 404, 'table_not_found');
       const right = await insert(key);
       expect([right.status, right.headers.get('idempotency-replayed')]).toEqual([201, null]);
       expect(await stored()).toBe(3);
@@ -209,8 +216,8 @@ describe('on Postgres', () => {
         await untilWaiting(client);
         const started = performance.now();
         const second = await insert(key);
-        failure(second, 409, 'request_in_flight');
-        failure(await insert(key, [{ n: 7 }]), 409, 'request_in_flight');
+        expectFailure(second, 409, 'request_in_flight');
+        expectFailure(await insert(key, [{ n: 7 }]), 409, 'request_in_flight');
         expect(performance.now() - started, 'without waiting for the lock').toBeLessThan(4_000);
         const other = insert(newKey());
         await untilWaiting(client, 2);
@@ -229,7 +236,8 @@ describe('on Postgres', () => {
         const done = responses.filter(({ status }) => status === 201);
         expect(new Set(done.map(({ text }) => text)).size).toBe(1);
         expect(done.filter(({ headers }) => headers.get('idempotency-replayed') === null)).toHaveLength(1);
-        for (const response of responses) if (response.status !== 201) failure(response, 409, 'request_in_flight');
+        for (const response of responses)
+          if (response.status !== 201) expectFailure(response, 409, 'request_in_flight');
       }
       expect(await stored()).toBe(10);
     });
@@ -244,7 +252,7 @@ describe('on Postgres', () => {
         const [pid] = await untilWaiting(client);
         await client.query('SELECT pg_terminate_backend($1, 5000)', [pid]);
         const response = await killed;
-        failure(response, 503, 'database_unavailable');
+        expectFailure(response, 503, 'database_unavailable');
         expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
         await client.query('COMMIT');
       });
@@ -281,10 +289,10 @@ describe('on Postgres', () => {
       await inDatabase(async (client) => {
         for (const pid of await untilWaiting(client, 2)) await client.query('SELECT pg_terminate_backend($1)', [pid]);
       });
-      failure(await killed, 503, 'outcome_unknown');
+      expectFailure(await killed, 503, 'outcome_unknown');
       expect((await killed).headers.get('retry-after')).not.toBeNull();
       expect((await killed).body.message).toContain('Idempotency-Key');
-      failure(await unkeyed, 503, 'outcome_unknown');
+      expectFailure(await unkeyed, 503, 'outcome_unknown');
       expect((await unkeyed).headers.get('retry-after')).toBeNull();
       expect((await unkeyed).body.message).toContain('check');
       await project.rows('DROP TRIGGER rest ON slow');
@@ -297,7 +305,7 @@ describe('on Postgres', () => {
     it('a batch and its key are stored together or not at all, even if the commit fails', async () => {
       await project.rows('CREATE TABLE late (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)');
       const key = newKey();
-      failure(await insert(key, [{ n: 1 }, { n: 1 }], '/api/cdp/data/late'), 409, 'unique_violation');
+      expectFailure(await insert(key, [{ n: 1 }, { n: 1 }], '/api/cdp/data/late'), 409, 'unique_violation');
       const keysLeft = await inDatabase((client) =>
         client.query('SELECT FROM _cdp.idempotency_keys WHERE key = $1', [key]),
       );
@@ -328,7 +336,7 @@ describe('on Postgres', () => {
       await insert(key);
       const token = await project.tokenWith('sql:read');
       const response = await project.call('POST', PATH, { body: BATCH, headers: { 'idempotency-key': key }, token });
-      failure(response, 403, 'insufficient_scope');
+      expectFailure(response, 403, 'insufficient_scope');
       expect(response.headers.get('idempotency-replayed')).toBeNull();
     });
   });

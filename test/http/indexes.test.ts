@@ -1,8 +1,8 @@
 /** Creating, listing and dropping indexes over HTTP, and columns declared as unique. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { refused, snapshot } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectRefused, snapshot } from '../support/schema.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freshName, indexPath, inDatabase, tablePath, Tables } from '../support/tables.js';
 
 const PLAIN = { unique: false, primary: false, partial: false, valid: true };
@@ -58,7 +58,7 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
       const name = await tables.fresh({ a: 'TEXT' });
       expect((await insert(name, [{ a: 'x' }, {}, {}])).status).toBe(201);
       expect((await tables.createIndex(name, { columns: ['a'], unique: true })).status).toBe(201);
-      const error = failure(await insert(name, [{ a: 'y' }, { a: 'x' }]), 409, 'unique_violation');
+      const error = expectFailure(await insert(name, [{ a: 'y' }, { a: 'x' }]), 409, 'unique_violation');
       expect(error.errors).toMatchObject([{ record: 1, column: 'a' }]);
       const dropped = await tables.dropIndex(name, `${name}_a_idx`);
       expect([dropped.status, dropped.body]).toEqual([
@@ -90,7 +90,7 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
       });
       expect(await tables.indexes(name)).toEqual([primaryOf(name), ofColumn('email'), ofColumn('phone')]);
       for (const body of [[{ email: 'a' }], [{ phone: '1' }, { phone: '1' }]]) {
-        failure(await insert(name, body), 409, 'unique_violation');
+        expectFailure(await insert(name, body), 409, 'unique_violation');
       }
       // It is the index of a constraint.
       for (const column of ['email', 'phone'])
@@ -147,14 +147,14 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
       ['a name of the service', { columns: ['a'], name: '_cdp_x' }, 400, 'reserved_name'],
     ])('%s', async (_title, body, status, code) => {
       const name = await tables.fresh({ a: 'TEXT' });
-      await refused(project, ['POST', `${tablePath(name)}/index`, body], status, code);
+      await expectRefused(project, ['POST', `${tablePath(name)}/index`, body], status, code);
       await tables.drop(name);
     });
 
     it('columns that do not exist, and suggests a name for each', async () => {
       const name = await tables.fresh({ email: 'TEXT' });
       const body = { columns: ['emial', 'email', 'phone'] };
-      const error = await refused(project, ['POST', `${tablePath(name)}/index`, body], 400, 'unknown_column');
+      const error = await expectRefused(project, ['POST', `${tablePath(name)}/index`, body], 400, 'unknown_column');
       expect(error.errors).toEqual([
         {
           column: 'emial',
@@ -170,7 +170,7 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
       const name = await tables.fresh({ a: 'TEXT' });
       for (const taken of [name, name.toUpperCase(), `${name}_pkey`]) {
         const body = { columns: ['a'], name: taken };
-        await refused(project, ['POST', `${tablePath(name)}/index`, body], 409, 'table_exists');
+        await expectRefused(project, ['POST', `${tablePath(name)}/index`, body], 409, 'table_exists');
       }
     });
 
@@ -183,7 +183,7 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
         { Age: 1 },
         { Age: 1 },
       ]);
-      const both = await refused(
+      const both = await expectRefused(
         project,
         ['POST', `${tablePath(name)}/index`, { columns: ['email', 'Age'], unique: true }],
         409,
@@ -204,33 +204,43 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
       const name = await tables.fresh({ a: 'TEXT' });
       await project.rows(`ALTER TABLE ${name} ADD COLUMN p point;
         INSERT INTO ${name} (a) SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 1000)`);
-      await refused(project, ['POST', `${tablePath(name)}/index`, { columns: ['a'] }], 400, 'row_too_large');
-      await refused(project, ['POST', `${tablePath(name)}/index`, { columns: ['p'] }], 400, 'sql_error');
+      await expectRefused(project, ['POST', `${tablePath(name)}/index`, { columns: ['a'] }], 400, 'row_too_large');
+      await expectRefused(project, ['POST', `${tablePath(name)}/index`, { columns: ['p'] }], 400, 'sql_error');
     });
 
     it('to drop the primary key, what a foreign key needs, and an index that does not exist', async () => {
       const name = await tables.fresh({ email: 'TEXT' });
-      await refused(project, ['DELETE', indexPath(name, `${name}_pkey`)], 400, 'reserved_name');
+      await expectRefused(project, ['DELETE', indexPath(name, `${name}_pkey`)], 400, 'reserved_name');
       await tables.createIndex(name, { columns: ['email'], unique: true });
       const index = `${name}_email_idx`;
       await project.rows(`CREATE TABLE ${name}_mails (email text REFERENCES ${name} (email))`);
-      await refused(project, ['DELETE', indexPath(name, index)], 409, 'dependent_objects');
-      const error = await refused(project, ['DELETE', indexPath(name, `${name}_emial_idx`)], 404, 'index_not_found');
+      await expectRefused(project, ['DELETE', indexPath(name, index)], 409, 'dependent_objects');
+      const error = await expectRefused(
+        project,
+        ['DELETE', indexPath(name, `${name}_emial_idx`)],
+        404,
+        'index_not_found',
+      );
       expect(error.hint).toBe(`Did you mean "${index}"?`);
       const other = await tables.fresh({ a: 'TEXT' });
       for (const missing of [index, name, `x"; DROP TABLE ${name}; --`, '\u0000']) {
-        await refused(project, ['DELETE', indexPath(other, missing)], 404, 'index_not_found');
+        await expectRefused(project, ['DELETE', indexPath(other, missing)], 404, 'index_not_found');
       }
     });
 
     it('a table that does not exist, and a view', async () => {
       await project.rows('CREATE OR REPLACE VIEW a_view AS SELECT 1 AS a');
       for (const table of ['nowhere', '%00', 'a"b']) {
-        await refused(project, ['POST', `${tablePath(table)}/index`, { columns: ['a'] }], 404, 'table_not_found');
-        await refused(project, ['GET', `${tablePath(table)}/index`], 404, 'table_not_found');
-        await refused(project, ['DELETE', indexPath(table, 'x')], 404, 'table_not_found');
+        await expectRefused(project, ['POST', `${tablePath(table)}/index`, { columns: ['a'] }], 404, 'table_not_found');
+        await expectRefused(project, ['GET', `${tablePath(table)}/index`], 404, 'table_not_found');
+        await expectRefused(project, ['DELETE', indexPath(table, 'x')], 404, 'table_not_found');
       }
-      await refused(project, ['POST', `${tablePath('a_view')}/index`, { columns: ['a'] }], 404, 'table_not_found');
+      await expectRefused(
+        project,
+        ['POST', `${tablePath('a_view')}/index`, { columns: ['a'] }],
+        404,
+        'table_not_found',
+      );
     });
   });
 
@@ -241,7 +251,7 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
       const before = await snapshot(two);
       expect((await new Tables(one).createIndex('orders', { columns: ['a'], unique: true })).status).toBe(201);
       expect(await snapshot(two)).toEqual(before);
-      failure(await new Tables(two).dropIndex('orders', 'orders_a_idx'), 404, 'index_not_found');
+      expectFailure(await new Tables(two).dropIndex('orders', 'orders_a_idx'), 404, 'index_not_found');
       expect(await new Tables(one).indexes('orders')).toHaveLength(2);
     });
 
@@ -250,12 +260,12 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
       await inDatabase(service, project, async (client) => {
         await client.query('BEGIN');
         await client.query(`INSERT INTO data.${name} (a) VALUES ('x')`);
-        failure(await tables.createIndex(name, { columns: ['a'] }), 503, 'table_busy');
+        expectFailure(await tables.createIndex(name, { columns: ['a'] }), 503, 'table_busy');
         expect(await tables.indexes(name)).toEqual([primaryOf(name)]);
         await client.query('ROLLBACK; BEGIN');
         await client.query(`SELECT FROM data.${name}`);
         expect((await tables.createIndex(name, { columns: ['a'] })).status).toBe(201);
-        failure(await tables.dropIndex(name, `${name}_a_idx`), 503, 'table_busy');
+        expectFailure(await tables.dropIndex(name, `${name}_a_idx`), 503, 'table_busy');
         await client.query('ROLLBACK');
       });
       expect(await tables.indexes(name)).toHaveLength(2);
@@ -301,7 +311,7 @@ describe.each([embeddedServer()])('indexes on Postgres $major', (server) => {
         CREATE FUNCTION count() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$`);
       const theirs = new Tables(other);
       expect((await theirs.createIndex('t', { columns: ['a'] })).status).toBe(201);
-      failure(await theirs.createIndex('t', { columns: ['a'], unique: true }), 409, 'unique_violation');
+      expectFailure(await theirs.createIndex('t', { columns: ['a'], unique: true }), 409, 'unique_violation');
       expect((await theirs.dropIndex('t', 't_a_idx')).status).toBe(200);
     });
   });

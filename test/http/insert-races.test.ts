@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
-  failure,
+  expectFailure,
   onServer,
   startTestService,
   type TestResponse,
@@ -187,7 +187,7 @@ describe('inserts', () => {
     const stored = new Set((await project.rows(`SELECT id FROM ${table}`)).map(({ id }) => id));
     for (const { id, response } of sent) {
       const code = String(response.body.error);
-      if (response.status !== 201) failure(response, response.status, code);
+      if (response.status !== 201) expectFailure(response, response.status, code);
       expect(['undefined', ...refusals]).toContain(code);
       if (code !== 'outcome_unknown') expect([code, stored.has(id)]).toEqual([code, response.status === 201]);
     }
@@ -305,10 +305,10 @@ describe('inserts', () => {
         if (response.status === 201) continue;
         const code = String(response.body.error);
         expect(['invalid_value', 'table_busy']).toContain(code);
-        failure(response, response.status, code);
+        expectFailure(response, response.status, code);
       }
       await project.rows(made('bigint'));
-      failure(await insert('reborn', [{ v: '0x10' }]), 400, 'invalid_value');
+      expectFailure(await insert('reborn', [{ v: '0x10' }]), 400, 'invalid_value');
       expect((await insert('reborn', [{ v: 1 }])).status).toBe(201);
     });
 
@@ -318,12 +318,12 @@ describe('inserts', () => {
       await project.rows('ALTER TABLE seen ALTER v TYPE text');
       expect((await insert('seen', [{ v: 'text' }])).status).toBe(201);
       await project.rows('ALTER TABLE seen RENAME v TO w');
-      failure(await insert('seen', [{ v: 'text' }]), 400, 'unknown_column');
+      expectFailure(await insert('seen', [{ v: 'text' }]), 400, 'unknown_column');
       await inDatabase((client) => client.query('ALTER TABLE data.seen ADD COLUMN v bigint'));
-      failure(await insert('seen', [{ v: 'text' }]), 400, 'invalid_value');
+      expectFailure(await insert('seen', [{ v: 'text' }]), 400, 'invalid_value');
       expect((await insert('seen', [{ v: 2, w: 'x' }])).status).toBe(201);
       await project.rows('ALTER TABLE seen RENAME TO gone');
-      failure(await insert('seen', [{ v: 2 }]), 404, 'table_not_found');
+      expectFailure(await insert('seen', [{ v: 2 }]), 404, 'table_not_found');
     });
   });
 
@@ -347,7 +347,7 @@ describe('inserts', () => {
         ]);
         expect(performance.now() - started).toBeLessThan(20_000);
         for (const response of responses) {
-          failure(response, 503, 'table_busy');
+          expectFailure(response, 503, 'table_busy');
           expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
         }
         await client.query('ROLLBACK');
@@ -363,7 +363,7 @@ describe('inserts', () => {
         const patient = insert('unique_v', [{ v: 2 }, { v: 1 }]);
         await sleep(300);
         await client.query('COMMIT');
-        expect(failure(await patient, 409, 'unique_violation').errors).toMatchObject([{ record: 1 }]);
+        expect(expectFailure(await patient, 409, 'unique_violation').errors).toMatchObject([{ record: 1 }]);
       });
       expect(await project.rows('SELECT v FROM unique_v')).toEqual([{ v: 1 }]);
     });

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { entriesOf } from '../support/audit.js';
-import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { call, expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>;
 
@@ -144,10 +144,10 @@ describe('a JWT is accepted', () => {
     const read = { sql: 'SELECT 1 AS one' };
     expect((await service.call('POST', '/api/cdp/sql', { token, body: read })).status).toBe(200);
     const write = { sql: 'CREATE TABLE x (a text)' };
-    failure(await service.call('POST', '/api/cdp/sql', { token, body: write }), 403, 'permission_denied');
+    expectFailure(await service.call('POST', '/api/cdp/sql', { token, body: write }), 403, 'permission_denied');
     const body = { table_name: 'x', columns: [{ name: 'a', type: 'TEXT' }] };
     const refused = await service.call('POST', '/api/cdp/schema/table', { token, body });
-    expect(failure(refused, 403, 'insufficient_scope').message).toContain('schema:write');
+    expect(expectFailure(refused, 403, 'insufficient_scope').message).toContain('schema:write');
   });
 
   it('without fetching the keys again for each request', async () => {
@@ -163,14 +163,14 @@ describe('a JWT is accepted', () => {
     expect((await schema(token)).status).toBe(200);
     await service.engine.projects.setActive(own.name, false, BY_ITSELF);
     await sleep(1_000);
-    failure(await schema(token), 403, 'cdp_inactive');
+    expectFailure(await schema(token), 403, 'cdp_inactive');
   });
 });
 
 describe('a JWT is refused with 401', () => {
   const refused = async (token: string, code = 'unauthorized'): Promise<void> => {
     const response = await schema(token);
-    const error = failure(response, 401, code);
+    const error = expectFailure(response, 401, code);
     expect(response.headers.get('www-authenticate')).toMatch(/^Bearer .*error="invalid_token"/);
     expect(JSON.stringify(error)).not.toContain(ISSUER);
   };
@@ -243,7 +243,7 @@ describe('a JWT is refused with 401', () => {
   it('if no provider is configured', async () => {
     const plain = await startTestService();
     try {
-      failure(await schema(await sign(), plain), 401, 'unauthorized');
+      expectFailure(await schema(await sign(), plain), 401, 'unauthorized');
     } finally {
       await plain.close();
     }
@@ -259,7 +259,7 @@ describe('scopes of a JWT', () => {
     ['another case', { scope: 'SCHEMA:READ' }],
     ['a number', { scope: 1 }],
   ])('%s: 403 insufficient_scope', async (_what, claims) => {
-    expect(failure(await schema(await sign(claims)), 403, 'insufficient_scope').message).toContain('schema:read');
+    expect(expectFailure(await schema(await sign(claims)), 403, 'insufficient_scope').message).toContain('schema:read');
   });
 
   it('never grant administration', async () => {
@@ -267,7 +267,7 @@ describe('scopes of a JWT', () => {
       const token = await sign(claims);
       const response = await service.call('GET', '/api/cdp/admin/projects', { token });
       expect([401, 403]).toContain(response.status);
-      failure(response, response.status, response.status === 401 ? 'unauthorized' : 'insufficient_scope');
+      expectFailure(response, response.status, response.status === 401 ? 'unauthorized' : 'insufficient_scope');
     }
   });
 });
@@ -283,7 +283,7 @@ describe('the keys of the provider', () => {
       ({ status } = await schema(token));
     }
     expect(status).toBe(200);
-    failure(await schema(await sign()), 401, 'unauthorized');
+    expectFailure(await schema(await sign()), 401, 'unauthorized');
     // And back, for the tests that follow.
     published = [await jwk(key, 'first', 'RS256')];
     for (const end = Date.now() + 6_000; Date.now() < end && (await schema(await sign())).status !== 200;)
@@ -296,7 +296,7 @@ describe('the keys of the provider', () => {
     const tokens = await Promise.all(
       Array.from({ length: 40 }, (_, i) => sign({}, { key: other.privateKey, header: { alg: 'RS256', kid: `k${i}` } })),
     );
-    for (const token of tokens) failure(await schema(token), 401, 'unauthorized');
+    for (const token of tokens) expectFailure(await schema(token), 401, 'unauthorized');
     expect(fetches - before).toBeLessThan(5);
   });
 
@@ -309,7 +309,7 @@ describe('the keys of the provider', () => {
         const { name } = await own.project();
         const token = await sign({ project: name });
         const response = await schema(token, own);
-        failure(response, 503, 'database_unavailable');
+        expectFailure(response, 503, 'database_unavailable');
         expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
         // A token of our own does not need the provider.
         expect((await schema((await own.project()).token, own)).status).toBe(200);
@@ -344,7 +344,7 @@ describe('the keys of the provider', () => {
     try {
       for (let i = 0; i < 3; i++) {
         const response = await call(watched.url, 'GET', '/api/cdp/schema', { token: await sign() });
-        failure(response, 503, 'database_unavailable');
+        expectFailure(response, 503, 'database_unavailable');
       }
       expect(warnings).toMatchObject([{ msg: 'identity provider unavailable' }]);
       expect(warnings[0]?.cause).toContain('ECONNREFUSED');
@@ -369,7 +369,7 @@ describe('limits', () => {
       const other = await own.project();
       const token = (claims: JWTPayload) => sign({ project: name, jti: String(Math.random()), ...claims });
       for (let i = 0; i < 2; i++) expect((await schema(await token({}), own)).status).toBe(200);
-      failure(await schema(await token({}), own), 429, 'rate_limited');
+      expectFailure(await schema(await token({}), own), 429, 'rate_limited');
       expect((await schema(await token({ sub: 'somebody else' }), own)).status).toBe(200);
       expect((await schema(await token({ project: other.name }), own)).status).toBe(200);
     } finally {
@@ -383,10 +383,10 @@ describe('limits', () => {
       const { name } = await own.project();
       const stranger = await generateKeyPair('RS256');
       const forged = () => sign({ project: name, jti: String(Math.random()) }, { key: stranger.privateKey });
-      for (let i = 0; i < 3; i++) failure(await schema(await forged(), own), 401, 'unauthorized');
-      failure(await schema(await forged(), own), 429, 'rate_limited');
+      for (let i = 0; i < 3; i++) expectFailure(await schema(await forged(), own), 401, 'unauthorized');
+      expectFailure(await schema(await forged(), own), 429, 'rate_limited');
       expect((await schema(await sign({ project: name }), own)).status).toBe(200);
-      failure(await schema(await sign({ project: name, exp: 1 }), own), 401, 'token_expired');
+      expectFailure(await schema(await sign({ project: name, exp: 1 }), own), 401, 'token_expired');
     } finally {
       await own.close();
     }

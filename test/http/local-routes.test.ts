@@ -5,12 +5,19 @@ import type { FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ACCOUNT_HEADER, type Finding } from '../../src/contract/wire/operator.js';
-import { adminListener } from '../../src/http/admin-listener.js';
+import { adminSocketListener } from '../../src/http/admin-listener.js';
 import { OPERATIONS } from '../../src/http/api/operations.js';
-import { LOCAL_ROUTES, type LocalRoute } from '../../src/http/api/local-routes.js';
+import { ADMIN_SOCKET_ROUTES, type AdminSocketRoute } from '../../src/http/api/local-routes.js';
 import { addressOfUrl } from '../../src/pg/index.js';
 import { checkResponse, pathOf } from '../support/routes.js';
-import { type Call, call, failure, startTestService, type TestResponse, type TestService } from '../support/service.js';
+import {
+  type Call,
+  call,
+  expectFailure,
+  startTestService,
+  type TestResponse,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let app: FastifyInstance;
@@ -26,7 +33,7 @@ beforeAll(async () => {
     embedded: null,
     engine: () => Promise.resolve(engine),
   };
-  app = adminListener(operated, config, pino({ level: 'silent' }));
+  app = adminSocketListener(operated, config, pino({ level: 'silent' }));
   // Over TCP for these tests alone, which fetch can reach.
   url = await app.listen({ host: '127.0.0.1', port: 0 });
   admin = (await engine.tokens.create(null)).token;
@@ -36,17 +43,18 @@ afterAll(async () => {
   await service.close();
 });
 
-const titled = (routes: readonly LocalRoute[]): [string, LocalRoute][] =>
+const titled = (routes: readonly AdminSocketRoute[]): [string, AdminSocketRoute][] =>
   routes.map((route) => [`${route.method} ${route.url}`, route]);
 
-const isAdminRoute = ({ method, url }: LocalRoute): boolean =>
+const isAdminRoute = ({ method, url }: AdminSocketRoute): boolean =>
   OPERATIONS.some((operation) => operation.method === method && operation.url === url);
 
 const local = (method: string, path: string, given?: Call): Promise<TestResponse> => call(url, method, path, given);
 
-const send = (route: LocalRoute, given: Call = {}): Promise<TestResponse> => local(route.method, pathOf(route), given);
+const send = (route: AdminSocketRoute, given: Call = {}): Promise<TestResponse> =>
+  local(route.method, pathOf(route), given);
 
-describe.each(titled(LOCAL_ROUTES))('%s', (_title, route) => {
+describe.each(titled(ADMIN_SOCKET_ROUTES))('%s', (_title, route) => {
   it('needs no token', async () => {
     const response = await send(route, route.body === undefined ? {} : { body: '{"' });
     checkResponse(response);
@@ -54,44 +62,50 @@ describe.each(titled(LOCAL_ROUTES))('%s', (_title, route) => {
   });
 
   it('refuses other methods and lists the allowed ones', async () => {
-    const methods = LOCAL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
+    const methods = ADMIN_SOCKET_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
     if (methods.includes('GET')) methods.push('HEAD');
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
       const response = await local(method, pathOf(route));
-      failure(response, 405, 'method_not_allowed');
+      expectFailure(response, 405, 'method_not_allowed');
       expect(response.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
     }
   });
 });
 
-describe.each(titled(LOCAL_ROUTES.filter(({ body }) => body !== undefined)))('the body of %s', (_title, route) => {
-  it('must be JSON of the right shape, and the response says so', async () => {
-    const text = JSON.stringify(route.example);
-    const plain = { 'content-type': 'text/plain' };
-    failure(await send(route, { body: text, headers: plain }), 415, 'unsupported_media_type');
-    for (const body of ['', '{"a":', '{"name":"x","name":"x"}']) {
-      failure(await send(route, { body }), 400, 'invalid_json');
-    }
-    for (const body of ['[]', 'null', `${text.slice(0, -1)},"unknown_field":1}`]) {
-      failure(await send(route, { body }), 400, 'invalid_request');
-    }
-    failure(await send(route, { body: ' '.repeat(10 * 1024 * 1024 + 1) }), 413, 'payload_too_large');
-  });
-});
+describe.each(titled(ADMIN_SOCKET_ROUTES.filter(({ body }) => body !== undefined)))(
+  'the body of %s',
+  (_title, route) => {
+    it('must be JSON of the right shape, and the response says so', async () => {
+      const text = JSON.stringify(route.example);
+      const plain = { 'content-type': 'text/plain' };
+      expectFailure(await send(route, { body: text, headers: plain }), 415, 'unsupported_media_type');
+      for (const body of ['', '{"a":', '{"name":"x","name":"x"}']) {
+        expectFailure(await send(route, { body }), 400, 'invalid_json');
+      }
+      for (const body of ['[]', 'null', `${text.slice(0, -1)},"unknown_field":1}`]) {
+        expectFailure(await send(route, { body }), 400, 'invalid_request');
+      }
+      expectFailure(await send(route, { body: ' '.repeat(10 * 1024 * 1024 + 1) }), 413, 'payload_too_large');
+    });
+  },
+);
 
 describe('over TCP', () => {
-  it.each(titled(LOCAL_ROUTES.filter((route) => !isAdminRoute(route))))('there is no %s', async (_title, route) => {
-    for (const token of [null, admin]) {
-      const body = route.example === undefined ? {} : { body: route.example };
-      const headers = { [ACCOUNT_HEADER]: 'root' };
-      failure(await service.call(route.method, pathOf(route), { token, headers, ...body }), 404, 'not_found');
-    }
-  });
+  it.each(titled(ADMIN_SOCKET_ROUTES.filter((route) => !isAdminRoute(route))))(
+    'there is no %s',
+    async (_title, route) => {
+      for (const token of [null, admin]) {
+        const body = route.example === undefined ? {} : { body: route.example };
+        const headers = { [ACCOUNT_HEADER]: 'root' };
+        expectFailure(await service.call(route.method, pathOf(route), { token, headers, ...body }), 404, 'not_found');
+      }
+    },
+  );
 
   it('a header with an account does not make its sender an operator', async () => {
     const headers = { [ACCOUNT_HEADER]: 'root' };
     const body = { name: 'by-token' };
-    failure(await service.call('POST', '/api/cdp/admin/projects', { headers, body }), 401, 'unauthorized');
+    expectFailure(await service.call('POST', '/api/cdp/admin/projects', { headers, body }), 401, 'unauthorized');
     const made = await service.call('POST', '/api/cdp/admin/projects', { token: admin, headers, body });
     expect(made.status).toBe(201);
     expect(await entriesOf('by-token')).toEqual([['project.create', 'admin', null, '127.0.0.1']]);
@@ -137,7 +151,7 @@ describe('works:', () => {
     expect((await local('DELETE', `/api/cdp/local/tokens/${details.id}`)).status).toBe(200);
     await expect.poll(async () => (await service.call('GET', '/api/cdp/admin/projects', { token })).status).toBe(401);
     const scoped = await local('POST', '/api/cdp/local/tokens', { body: { scopes: ['sql:read'] } });
-    failure(scoped, 400, 'invalid_request');
+    expectFailure(scoped, 400, 'invalid_request');
   });
 
   it('lets the doctor check and try everything', async () => {
@@ -171,6 +185,6 @@ describe('refuses:', () => {
 
   it('a relative path: the process that writes the file may have another working directory', async () => {
     const body = { file: 'x.cdp', project: null, format: null, postgres_bin: null, path: '' };
-    failure(await local('POST', '/api/cdp/local/backup', { body }), 400, 'invalid_request');
+    expectFailure(await local('POST', '/api/cdp/local/backup', { body }), 400, 'invalid_request');
   });
 });

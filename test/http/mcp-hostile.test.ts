@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { opened, post, rpc, tool } from '../support/mcp.js';
 import {
-  failure,
+  expectFailure,
   isIdle,
   runningRequests,
   startTestService,
@@ -201,13 +201,21 @@ describe('limits hold:', () => {
       `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"query","arguments":{"sql":"SELECT 1"}}${rest}}`;
     const padded = (bytes: number) => message(' '.repeat(bytes - message('').length));
     expect((await post(service, padded(1024 * 1024), { token: reader })).status).toBe(200);
-    const large = failure(await post(service, padded(1024 * 1024 + 1), { token: reader }), 413, 'payload_too_large');
+    const large = expectFailure(
+      await post(service, padded(1024 * 1024 + 1), { token: reader }),
+      413,
+      'payload_too_large',
+    );
     expect(large.message).toBe('The body is larger than 1048576 bytes');
     const keys = `{${Array.from({ length: 65_536 }, (_, i) => `"k${i}":1`).join()}}`;
-    const many = failure(await post(service, message(`,"x":${keys}`), { token: reader }), 400, 'invalid_request');
+    const many = expectFailure(await post(service, message(`,"x":${keys}`), { token: reader }), 400, 'invalid_request');
     expect(many.message).toContain('more than 65535 values');
     const some = `{${Array.from({ length: 1_600 }, (_, i) => `"k${i}":1`).join()}}`;
-    const besides = failure(await post(service, message(`,"x":${some}`), { token: reader }), 400, 'invalid_request');
+    const besides = expectFailure(
+      await post(service, message(`,"x":${some}`), { token: reader }),
+      400,
+      'invalid_request',
+    );
     expect(besides.message).toBe('The message holds more than 1600 values besides the arguments of a tool');
   });
 
@@ -237,7 +245,7 @@ describe('limits hold:', () => {
     const response = post(service, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { token });
     await until(() => runningRequests(service) === 1, 30_000);
     await service.engine.tokens.revoke(details.id, { now: true }, BY_ITSELF);
-    failure(await response, 401, 'unauthorized');
+    expectFailure(await response, 401, 'unauthorized');
   });
 
   it('a busy project gets 503, and others are served', async () => {
@@ -256,7 +264,7 @@ describe('limits hold:', () => {
     );
     await until(() => runningRequests(busy) === 2, 30_000);
     const refused = await post(busy, message, { token: one.token });
-    failure(refused, 503, 'overloaded');
+    expectFailure(refused, 503, 'overloaded');
     expect(refused.headers.get('retry-after')).not.toBeNull();
     const { structured } = await tool(busy, other.token, 'query', { sql: 'SELECT 1 AS one' });
     expect(structured?.data.rows).toEqual([{ one: 1 }]);

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { entriesOf } from '../support/audit.js';
 import { ACCEPT, connectMcp, opened, post, rpc, tool, toolResponse } from '../support/mcp.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
 let writing: TestService;
@@ -292,19 +292,19 @@ describe('refuses:', () => {
   it('other methods, batches, and invalid messages', async () => {
     for (const method of ['GET', 'DELETE', 'PUT']) {
       const response = await service.call(method, '/mcp', { token: project.token, headers: ACCEPT });
-      failure(response, 405, 'method_not_allowed');
+      expectFailure(response, 405, 'method_not_allowed');
       expect(response.headers.get('allow')).toBe('POST');
     }
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
-    failure(await post(service, [ping, ping], { token: project.token }), 400, 'invalid_request');
-    failure(await post(service, '{', { token: project.token }), 400, 'invalid_json');
+    expectFailure(await post(service, [ping, ping], { token: project.token }), 400, 'invalid_request');
+    expectFailure(await post(service, '{', { token: project.token }), 400, 'invalid_json');
     const strange = await post(service, { hello: 1 }, { token: project.token });
     expect([strange.status, strange.body.error]).toMatchObject([400, { code: -32600 }]);
     const bare = await post(service, { ...ping, method: 'initialize', params: {} }, { token: project.token });
     expect(bare.body).toMatchObject({ id: 1, error: { code: -32602 } });
     expect(bare.text).toMatch(/it takes protocolVersion, capabilities and clientInfo"/);
     const large = { ...ping, params: { x: 'x'.repeat(10 * 1024 * 1024) } };
-    failure(await post(service, large, { token: project.token }), 413, 'payload_too_large');
+    expectFailure(await post(service, large, { token: project.token }), 413, 'payload_too_large');
   });
 
   it('a client that accepts no response of the protocol, or uses an unknown revision', async () => {
@@ -326,13 +326,13 @@ describe('refuses:', () => {
   it('callers without a token, of an inactive project, and administrators, by HTTP status', async () => {
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     const none = await post(service, ping);
-    failure(none, 401, 'unauthorized');
+    expectFailure(none, 401, 'unauthorized');
     expect(none.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
     const { token } = await service.engine.tokens.create(null);
-    failure(await post(service, ping, { token }), 403, 'insufficient_scope');
+    expectFailure(await post(service, ping, { token }), 403, 'insufficient_scope');
     const inactive = await service.project();
     await service.engine.projects.setActive(inactive.name, false, BY_ITSELF);
-    failure(await post(service, ping, { token: inactive.token }), 403, 'cdp_inactive');
+    expectFailure(await post(service, ping, { token: inactive.token }), 403, 'cdp_inactive');
   });
 
   it('tools that the token may not use: they are not listed, and a call gets 403', async () => {
@@ -346,7 +346,7 @@ describe('refuses:', () => {
       method: 'tools/call',
       params: { name: 'dry_run_sql', arguments: { sql: 'SELECT 1' } },
     };
-    failure(await post(service, call, { token: reader }), 403, 'insufficient_scope');
+    expectFailure(await post(service, call, { token: reader }), 403, 'insufficient_scope');
   });
 
   it('to insert unless the setting allows it', async () => {
@@ -358,7 +358,7 @@ describe('refuses:', () => {
     expect(error).toMatchObject({ code: -32602 });
     const reader = await shop.tokenWith('sql:read', 'sql:write', 'schema:write');
     const response = await post(writing, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { token: reader });
-    failure(response, 403, 'insufficient_scope');
+    expectFailure(response, 403, 'insufficient_scope');
     expect(await project.rows('SELECT count(*) FROM customers')).toEqual([{ count: 2 }]);
   });
 
@@ -368,7 +368,7 @@ describe('refuses:', () => {
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
     expect((await post(slow, ping, { token })).status).toBe(200);
     const response = await post(slow, ping, { token });
-    failure(response, 429, 'rate_limited');
+    expectFailure(response, 429, 'rate_limited');
     expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
     await slow.close();
   });
@@ -384,7 +384,7 @@ describe('refuses:', () => {
       { origin: 'http://localhost:1' },
       { origin: service.url.replace('127.0.0.1', '127.0.0.1.evil.example') },
     ]) {
-      failure(await post(service, ping, { token, headers }), 403, 'origin_not_allowed');
+      expectFailure(await post(service, ping, { token, headers }), 403, 'origin_not_allowed');
     }
     expect((await post(service, ping, { token, headers: { origin: service.url } })).status).toBe(200);
     const origin = 'https://app.example.com';
@@ -392,7 +392,7 @@ describe('refuses:', () => {
     const { token: theirs } = await open.project();
     const allowed = await post(open, ping, { token: theirs, headers: { origin } });
     expect([allowed.status, allowed.headers.get('access-control-allow-origin')]).toEqual([200, origin]);
-    failure(
+    expectFailure(
       await post(open, ping, { token: theirs, headers: { origin: `${origin}.evil.example` } }),
       403,
       'origin_not_allowed',

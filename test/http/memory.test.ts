@@ -1,7 +1,7 @@
 /** The memory of a request, from the admission of its body to the last byte of its response. */
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { connect } from '../support/raw.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { type OpenStream, openStream } from '../support/stream.js';
 
 const MB = 1_000_000;
@@ -25,7 +25,7 @@ it('is taken by the body as well until the response has been read', async () => 
   onTestFinished(() => unread.forEach(({ sent }) => sent.destroy()));
   for (let i = 0; i < 4; i++) unread.push(await openStream(service, project, 'application/json', body));
   expect(unread.map(({ response }) => response.statusCode)).toEqual([200, 200, 200, 200]);
-  failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }), 503, 'overloaded');
+  expectFailure(await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }), 503, 'overloaded');
   for (const stream of unread) expect((await stream.rest()).whole).toBe(true);
   expect(await project.rows('SELECT 1 AS one')).toEqual([{ one: 1 }]);
 });

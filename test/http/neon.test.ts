@@ -6,7 +6,7 @@ import { auditRows } from '../support/audit.js';
 import { rawResponse } from '../support/raw.js';
 import { checkResponse } from '../support/routes.js';
 import {
-  failure,
+  expectFailure,
   isIdle,
   runningRequests,
   startTestService,
@@ -147,16 +147,16 @@ describe('refuses', () => {
   ])('%s', async (_what, body, message) => {
     const response = await send(body);
     checkResponse(response);
-    expect(failure(response, 400, 'invalid_request').message).toMatch(message);
+    expect(expectFailure(response, 400, 'invalid_request').message).toMatch(message);
   });
 
   it('a duplicate key in a query, and a query of more than 1 MiB', async () => {
     const { token } = project;
-    failure(await send(`{"queries":[{"query":"SELECT 1","query":"SELECT 2"}]}`), 400, 'invalid_json');
+    expectFailure(await send(`{"queries":[{"query":"SELECT 1","query":"SELECT 2"}]}`), 400, 'invalid_json');
     const long = `SELECT ${' '.repeat(LIMITS.sqlBytes)}1`;
     const alone = await service.call('POST', '/sql', { token, body: { query: long } });
-    expect(failure(alone, 413, 'payload_too_large').message).toMatch(/^body\.query is larger/);
-    const last = failure(await batch(['INSERT INTO t VALUES (1)', long]), 413, 'payload_too_large');
+    expect(expectFailure(alone, 413, 'payload_too_large').message).toMatch(/^body\.query is larger/);
+    const last = expectFailure(await batch(['INSERT INTO t VALUES (1)', long]), 413, 'payload_too_large');
     expect(last.message).toMatch(/^body\.queries\.1\.query is larger/);
     expect(await content()).toEqual([]);
   });
@@ -172,7 +172,7 @@ describe('refuses', () => {
     ['neon-array-mode', '1'],
     ['neon-raw-text-output', 'TRUE'],
   ])('the header %s: %s', async (name, value) => {
-    failure(await batch(['INSERT INTO t VALUES (1)'], { [name]: value }), 400, 'invalid_request');
+    expectFailure(await batch(['INSERT INTO t VALUES (1)'], { [name]: value }), 400, 'invalid_request');
     expect(await content()).toEqual([]);
   });
 
@@ -202,18 +202,18 @@ describe('refuses', () => {
   ])('the connection string %s', async (text, status) => {
     const response = await query('SELECT 1', { 'neon-connection-string': text.replaceAll('TOKEN', project.token) });
     checkResponse(response);
-    failure(response, status, status === 401 ? 'unauthorized' : 'invalid_request');
+    expectFailure(response, status, status === 401 ? 'unauthorized' : 'invalid_request');
     expect(response.body.code).toBe(status === 401 ? '28P01' : '08P01');
     expect(response.text).not.toContain(project.token);
   });
 
   it('an invalid Authorization header next to a valid password', async () => {
     const headers = { authorization: `Bearer ${project.token}`, 'neon-connection-string': 'garbage' };
-    failure(await query('SELECT 1', headers), 400, 'invalid_request');
+    expectFailure(await query('SELECT 1', headers), 400, 'invalid_request');
   });
 
   it('an Idempotency-Key, because it could not be honored', async () => {
-    failure(await query('INSERT INTO t VALUES (1)', { 'idempotency-key': 'k' }), 400, 'invalid_request');
+    expectFailure(await query('INSERT INTO t VALUES (1)', { 'idempotency-key': 'k' }), 400, 'invalid_request');
     expect(await content()).toEqual([]);
   });
 
@@ -221,7 +221,7 @@ describe('refuses', () => {
     const line = `Neon-Connection-String: ${url()}\r\n`;
     const body = '{"query":"SELECT 1"}';
     const head = `POST /sql HTTP/1.1\r\nHost: x\r\n${line}${line}Content-Type: text/plain\r\nConnection: close\r\n`;
-    failure(
+    expectFailure(
       await rawResponse(service.url, `${head}Content-Length: ${body.length}\r\n\r\n${body}`),
       400,
       'invalid_request',
@@ -238,10 +238,14 @@ describe('refuses', () => {
       ['writer', inserting],
       ['reader', inserting],
     ] as const) {
-      failure(await query('SELECT 1', { 'neon-connection-string': url(user, token) }), 403, 'insufficient_scope');
+      expectFailure(await query('SELECT 1', { 'neon-connection-string': url(user, token) }), 403, 'insufficient_scope');
     }
     const admin = (await service.engine.tokens.create(null)).token;
-    failure(await query('SELECT 1', { 'neon-connection-string': url('writer', admin) }), 403, 'insufficient_scope');
+    expectFailure(
+      await query('SELECT 1', { 'neon-connection-string': url('writer', admin) }),
+      403,
+      'insufficient_scope',
+    );
   });
 });
 
@@ -254,7 +258,7 @@ describe('protects', () => {
 
   it('a project from the tokens of others', async () => {
     const theirs = { 'neon-connection-string': url('writer', other.token) };
-    failure(await query('SELECT * FROM secret', theirs), 400, 'invalid_request');
+    expectFailure(await query('SELECT * FROM secret', theirs), 400, 'invalid_request');
     refusedByPostgres(await query('SELECT * FROM secret'), '42P01');
   });
 
@@ -268,8 +272,8 @@ describe('protects', () => {
     '/* x */ commit;',
     'ABORT',
   ])('the transaction from %s, alone and in a batch', async (text) => {
-    expect(failure(await query(text), 400, 'statement_not_allowed').message).toContain('by sql.transaction([…])');
-    failure(await batch(['INSERT INTO t VALUES (1)', text, 'SELECT 1 / 0']), 400, 'statement_not_allowed');
+    expect(expectFailure(await query(text), 400, 'statement_not_allowed').message).toContain('by sql.transaction([…])');
+    expectFailure(await batch(['INSERT INTO t VALUES (1)', text, 'SELECT 1 / 0']), 400, 'statement_not_allowed');
     expect(await content()).toEqual([]);
   });
 
@@ -331,17 +335,17 @@ describe('protects', () => {
   it('memory: results beyond the limit are refused, and what they did is rolled back', async () => {
     const big = `SELECT repeat('x', 1000000) FROM generate_series(1, 20)`;
     const response = await query(big);
-    failure(response, 400, 'result_too_large');
+    expectFailure(response, 400, 'result_too_large');
     const half = `SELECT repeat('x', 1000000) FROM generate_series(1, 9)`;
     expect((await query(half)).status).toBe(200);
-    failure(await batch(['INSERT INTO t VALUES (1)', half, half]), 400, 'result_too_large');
-    failure(
+    expectFailure(await batch(['INSERT INTO t VALUES (1)', half, half]), 400, 'result_too_large');
+    expectFailure(
       await query(`INSERT INTO t SELECT g FROM generate_series(1, 20) g RETURNING repeat('x', 1000000)`),
       400,
       'result_too_large',
     );
     const wide = `SELECT ${Array.from({ length: 1_600 }, (_, i) => `1 AS c${i}`).join()}`;
-    failure(await batch(Array<string>(200).fill(wide)), 400, 'result_too_large');
+    expectFailure(await batch(Array<string>(200).fill(wide)), 400, 'result_too_large');
     expect(await content()).toEqual([]);
   });
 
@@ -368,7 +372,7 @@ describe('protects', () => {
     const small = await made.seenAnew();
     const headers = { 'neon-connection-string': url('writer', small.token, 'small') };
     const queries = [{ query: 'SELECT 1' }, { query: "INSERT INTO ballast VALUES ('1')" }];
-    failure(await send({ queries }, headers), 403, 'quota_exceeded');
+    expectFailure(await send({ queries }, headers), 403, 'quota_exceeded');
     expect((await send({ query: 'DELETE FROM ballast' }, headers)).body).toMatchObject({ command: 'DELETE' });
   });
 
@@ -378,7 +382,7 @@ describe('protects', () => {
       const { token } = await limited.project('small');
       const headers = { 'neon-connection-string': url('writer', token, 'small') };
       expect((await send({ query: 'SELECT 1' }, headers, limited)).status).toBe(200);
-      failure(await send({ query: 'SELECT 1' }, headers, limited), 429, 'rate_limited');
+      expectFailure(await send({ query: 'SELECT 1' }, headers, limited), 429, 'rate_limited');
     } finally {
       await limited.close();
     }

@@ -13,7 +13,14 @@ import { startService } from '../../src/service.js';
 import { makeFolder } from '../support/folder.js';
 import { exchange, rawResponse } from '../support/raw.js';
 import { startThrowaway } from '../support/throwaway-postgres.js';
-import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  call,
+  expectFailure,
+  onServer,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 /** The value of a metric without labels, or with exactly these. */
 function metric(text: string, name: string, labels = ''): number | undefined {
@@ -106,7 +113,7 @@ describe('a service with its database', () => {
     const url = await app.listen({ port: 0 });
     const sql = `DO $$BEGIN RAISE EXCEPTION 'private' USING ERRCODE = '53100'; END$$`;
     const { token } = project;
-    failure(await call(url, 'POST', '/api/cdp/sql', { token, body: { sql } }), 503, 'database_unavailable');
+    expectFailure(await call(url, 'POST', '/api/cdp/sql', { token, body: { sql } }), 503, 'database_unavailable');
     const cause = 'a statement failed with SQLSTATE 53100';
     expect(lines).toContainEqual(expect.objectContaining({ msg: 'database unavailable', cause }));
     expect(JSON.stringify(lines)).not.toContain('private');
@@ -118,7 +125,7 @@ describe('a service with its database', () => {
     const settings = { ...config, separateMetrics: false, showsFirstToken: true };
     const { app } = await httpServer(engine, settings, pino({ level: 'silent' }));
     const url = await app.listen({ port: 0 });
-    failure(await call(url, 'GET', '/readyz'), 503, 'overloaded');
+    expectFailure(await call(url, 'GET', '/readyz'), 503, 'overloaded');
     expect((await call(url, 'GET', '/healthz')).status).toBe(200);
     await engine.control.endFirstStart();
     expect((await call(url, 'GET', '/readyz')).status).toBe(200);
@@ -167,8 +174,8 @@ describe('a service with its database', () => {
     ['X-Forwarded-For of loopback', { 'x-forwarded-for': '127.0.0.1' }],
     ['Forwarded', { forwarded: 'for=203.0.113.7' }],
   ])('requires the admin token behind a proxy that sends %s', async (_title, headers) => {
-    failure(await service.call('GET', '/metrics', { headers }), 401, 'unauthorized');
-    failure(await service.call('GET', '/metrics', { headers, token: project.token }), 403, 'insufficient_scope');
+    expectFailure(await service.call('GET', '/metrics', { headers }), 401, 'unauthorized');
+    expectFailure(await service.call('GET', '/metrics', { headers, token: project.token }), 403, 'insufficient_scope');
     expect((await service.call('GET', '/metrics', { headers, token: admin })).status).toBe(200);
   });
 
@@ -182,7 +189,7 @@ describe('a service with its database', () => {
     try {
       const url = `http://${address}:${new URL(open.url).port}`;
       expect((await call(url, 'GET', '/healthz')).status).toBe(200);
-      failure(await call(url, 'GET', '/metrics'), 401, 'unauthorized');
+      expectFailure(await call(url, 'GET', '/metrics'), 401, 'unauthorized');
       expect((await call(url, 'GET', '/metrics', { token: admin })).status).toBe(200);
     } finally {
       await open.close();
@@ -234,7 +241,7 @@ describe('a service with its database', () => {
       const response = await call(`http://127.0.0.1:${port}`, 'GET', '/metrics');
       expect(response.status).toBe(200);
       expect(metric(response.text, 'cdp_postgres_up')).toBe(1);
-      failure(await call(apart.url, 'GET', '/metrics'), 401, 'unauthorized');
+      expectFailure(await call(apart.url, 'GET', '/metrics'), 401, 'unauthorized');
       expect((await call(apart.url, 'GET', '/metrics', { token: admin })).status).toBe(200);
     } finally {
       await apart.close();
@@ -251,15 +258,15 @@ describe('a service with its database', () => {
         expect((await ask('GET', `${path}?a=b`)).status).toBe(200);
         for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
           const response = await ask(method, path);
-          failure(response, 405, 'method_not_allowed');
+          expectFailure(response, 405, 'method_not_allowed');
           expect(response.headers.get('allow')).toBe('GET, HEAD');
         }
       }
       for (const path of ['/', '/api/cdp/schema', '/readyz', '/docs', '/metrics/', '/Metrics']) {
-        for (const method of ['GET', 'POST']) failure(await ask(method, path), 404, 'not_found');
+        for (const method of ['GET', 'POST']) expectFailure(await ask(method, path), 404, 'not_found');
       }
       const broken = await rawResponse(`http://127.0.0.1:${port}`, 'nonsense\r\n\r\n');
-      failure(broken, 400, 'invalid_request');
+      expectFailure(broken, 400, 'invalid_request');
     } finally {
       await apart.close();
     }
@@ -387,20 +394,20 @@ describe('a service whose database becomes unavailable', () => {
 
       expect((await service.call('GET', '/healthz')).status).toBe(200);
       const away = await service.call('GET', '/readyz');
-      failure(away, 503, 'database_unavailable');
+      expectFailure(away, 503, 'database_unavailable');
       expect(Number(away.headers.get('retry-after'))).toBeGreaterThan(0);
       const { text } = await service.call('GET', '/metrics');
       expect(metric(text, 'cdp_postgres_up')).toBe(0);
       for (const token of [project.token, fresh]) {
         for (const path of ['/api/cdp/schema', '/api/cdp/schema/table/kept']) {
           const response = await project.call('GET', path, { token });
-          const error = failure(response, 503, 'database_unavailable');
+          const error = expectFailure(response, 503, 'database_unavailable');
           expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
           expect(JSON.stringify(error)).not.toMatch(/ECONN|ENOENT|PGSQL|\/tmp/);
         }
       }
       // A token that nobody could have is refused without the database.
-      failure(await project.call('GET', '/api/cdp/schema', { token: 'x' }), 401, 'unauthorized');
+      expectFailure(await project.call('GET', '/api/cdp/schema', { token: 'x' }), 401, 'unauthorized');
 
       server = await startThrowaway(join(folder, 'd'));
       const ready = async () => (await service.call('GET', '/readyz')).status === 200;

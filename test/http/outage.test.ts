@@ -5,8 +5,8 @@ import { EngineError } from '../../src/contract/errors.js';
 import { createListener } from '../../src/http/listener.js';
 import { Outage } from '../../src/http/observability/outage.js';
 import { ErrorExit } from '../../src/http/response/error-exit.js';
-import { projectIsMoving } from '../../src/tenancy/placement.js';
-import { call, failure } from '../support/service.js';
+import { projectMovingError } from '../../src/tenancy/placement.js';
+import { call, expectFailure } from '../support/service.js';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
 afterEach(() => void vi.useRealTimers());
@@ -18,11 +18,11 @@ it('reports no outage if a project moves; gives the message of an error without 
     { requestTimeoutMs: 30_000, streamStallMs: 30_000, trustProxy: null },
     new ErrorExit(logger),
   );
-  app.get('/moves', () => Promise.reject(projectIsMoving()));
+  app.get('/moves', () => Promise.reject(projectMovingError()));
   app.get('/stops', () => Promise.reject(new EngineError('database_unavailable', 'The service is stopping')));
   const url = await app.listen({ port: 0, host: '127.0.0.1' });
-  failure(await call(url, 'GET', '/moves'), 503, 'database_unavailable');
-  failure(await call(url, 'GET', '/stops'), 503, 'database_unavailable');
+  expectFailure(await call(url, 'GET', '/moves'), 503, 'database_unavailable');
+  expectFailure(await call(url, 'GET', '/stops'), 503, 'database_unavailable');
   await app.close();
   expect(lines).toMatchObject([{ msg: 'database unavailable', cause: 'The service is stopping' }]);
 });

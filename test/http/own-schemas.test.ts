@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { testServers } from '../support/postgres.js';
 import {
-  failure,
+  expectFailure,
   inProject,
   startOwnService,
   startTestService,
@@ -32,7 +32,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
 
   const sql = (text: string, token = project.token) =>
     project.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
-  const refused = async (text: string, status: number, code: string) => failure(await sql(text), status, code);
+  const refused = async (text: string, status: number, code: string) => expectFailure(await sql(text), status, code);
   const allow = (allowed: boolean) =>
     service.call('PUT', `/api/cdp/admin/projects/${project.name}/own-schemas`, {
       token: admin,
@@ -64,10 +64,10 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
         reader,
       );
       expect(read.body).toMatchObject({ success: true, rows: [{ hash: 'a', n: 0, last_value: 1 }] });
-      failure(await sql('CREATE SCHEMA more', reader), 403, 'permission_denied');
+      expectFailure(await sql('CREATE SCHEMA more', reader), 403, 'permission_denied');
       const { body } = await project.call('GET', '/api/cdp/schema');
       expect((body.tables as { name: string }[]).map(({ name }) => name)).toEqual(['customers']);
-      failure(await project.call('POST', '/api/cdp/data/things', { body: [{ a: 1 }] }), 404, 'table_not_found');
+      expectFailure(await project.call('POST', '/api/cdp/data/things', { body: [{ a: 1 }] }), 404, 'table_not_found');
       await project.rows('ALTER SCHEMA drizzle RENAME TO moved; DROP SCHEMA public CASCADE; DROP SCHEMA moved CASCADE');
     });
 

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { embeddedServer } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
+import { expectFailure, onServer, startTestService, type TestResponse, type TestService } from '../support/service.js';
 
 const PROJECTS = '/api/cdp/admin/projects';
 
@@ -65,7 +65,7 @@ describe('a project that is deleted while it is being created', () => {
       );
       database = rows[0]?.database_name;
     }
-    failure(await creating, 404, 'not_found');
+    expectFailure(await creating, 404, 'not_found');
     expect(await service.engine.control.projects.find('name', 'snatched')).toBe(null);
     const remains = await inControl(
       `SELECT FROM pg_database WHERE datname = '${database}' UNION ALL SELECT FROM pg_roles WHERE rolname = '${database}'`,
@@ -76,7 +76,7 @@ describe('a project that is deleted while it is being created', () => {
   it('is refused with 409 and stays if another process works on it for long', async () => {
     const { id, name } = await service.project();
     await tryWithProjectLock(service.engine.control.address, id, async () => {
-      const { message } = failure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
+      const { message } = expectFailure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
       expect(message).toBe(`Project "${name}" is being created, moved, repaired or deleted by another request`);
     });
     expect((await service.engine.projects.get(name)).status).toBe('active');
@@ -110,7 +110,7 @@ describe('a cached token', () => {
     const { placement } = await service.engine.projects.get(project.name);
     await service.engine.deleteProject(project.name, BY_ITSELF);
     const response = await project.call(method, path, { body });
-    failure(response, 401, 'unauthorized');
+    expectFailure(response, 401, 'unauthorized');
     for (const inner of Object.values(placement).filter((name) => name !== 'data'))
       expect(response.text).not.toContain(inner);
   });
@@ -124,7 +124,7 @@ describe('a cached token', () => {
     const responses = await Promise.all(
       Array.from({ length: 3 }, () => project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } })),
     );
-    for (const response of responses) failure(response, 403, 'cdp_inactive');
+    for (const response of responses) expectFailure(response, 403, 'cdp_inactive');
   });
 });
 
@@ -143,7 +143,7 @@ describe('if the control database is broken', () => {
         await send('GET', ''),
         await send('POST', '', { name: 'unlucky' }),
       ]) {
-        const body = failure(response, 503, 'database_unavailable');
+        const body = expectFailure(response, 503, 'database_unavailable');
         expect(body.postgres).toBe(undefined);
         expect(response.text).not.toMatch(/cdp\.|relation|tokens/);
       }
@@ -178,7 +178,7 @@ describe('after a statement that revokes rights', () => {
     if (!keepsDefaults) {
       // It has also revoked the default privileges of the reader, which only the project grants again.
       expect((await read('SELECT 1')).status).toBe(200);
-      failure(await read(both), 403, 'permission_denied');
+      expectFailure(await read(both), 403, 'permission_denied');
       const { placement } = await service.engine.projects.get(project.name);
       await project.rows(`GRANT SELECT ON by_call, by_sql TO ${placement.reader}`);
     }

@@ -1,7 +1,7 @@
 /** Quarantined batches of rare kinds: hostile keys, large values, many errors, two records with one key, dry runs. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { inDatabase } from '../support/tables.js';
 
 describe.each([embeddedServer()])('on Postgres $major', (server) => {
@@ -168,8 +168,8 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
 
   describe('refuses', () => {
     it('a replay whose set is not an object', async () => {
-      failure(await replay({ table: 'people', set: [1] }), 400, 'invalid_request');
-      failure(await replay('{"table":"people","set":{"age":1,"age":2}}'), 400, 'invalid_json');
+      expectFailure(await replay({ table: 'people', set: [1] }), 400, 'invalid_request');
+      expectFailure(await replay('{"table":"people","set":{"age":1,"age":2}}'), 400, 'invalid_json');
     });
   });
 

@@ -3,7 +3,7 @@
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each([embeddedServer()])('on Postgres $major', (server) => {
   let service: TestService;
@@ -191,15 +191,15 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
 
   describe('refuses', () => {
     it('an invalid batch, a missing table, and return=ids', async () => {
-      failure(await insert('[{'), 400, 'invalid_json');
-      failure(await insert([]), 400, 'empty_batch');
-      failure(
+      expectFailure(await insert('[{'), 400, 'invalid_json');
+      expectFailure(await insert([]), 400, 'empty_batch');
+      expectFailure(
         await project.call('POST', '/api/cdp/data/none?on_error=quarantine', { body: [{}] }),
         404,
         'table_not_found',
       );
-      failure(await insert([{}], '&return=ids'), 400, 'invalid_request');
-      failure(await insert([{}], '&on_conflict=age'), 400, 'invalid_request');
+      expectFailure(await insert([{}], '&return=ids'), 400, 'invalid_request');
+      expectFailure(await insert([{}], '&on_conflict=age'), 400, 'invalid_request');
       expect(await list()).toEqual([]);
     });
 
@@ -231,19 +231,19 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
     it('an unknown error code in a filter, and suggests a similar one', async () => {
       await insert([{ age: 'x' }]);
       const unknown = 'error=invalid_vlaue';
-      const read = failure(await project.call('GET', `/api/cdp/quarantine?${unknown}`), 400, 'invalid_request');
+      const read = expectFailure(await project.call('GET', `/api/cdp/quarantine?${unknown}`), 400, 'invalid_request');
       expect([read.message, read.hint]).toEqual([
         'There is no error code "invalid_vlaue"',
         'Did you mean "invalid_value"?',
       ]);
-      failure(await project.call('DELETE', `/api/cdp/quarantine?${unknown}`), 400, 'invalid_request');
-      failure(await replay({ error: 'constructor' }), 400, 'invalid_request');
+      expectFailure(await project.call('DELETE', `/api/cdp/quarantine?${unknown}`), 400, 'invalid_request');
+      expectFailure(await replay({ error: 'constructor' }), 400, 'invalid_request');
       expect(await list()).toHaveLength(1);
     });
 
     it('to delete everything unless explicitly asked', async () => {
-      failure(await project.call('DELETE', '/api/cdp/quarantine?dry_run=true'), 400, 'invalid_request');
-      failure(await project.call('DELETE', '/api/cdp/quarantine'), 400, 'invalid_request');
+      expectFailure(await project.call('DELETE', '/api/cdp/quarantine?dry_run=true'), 400, 'invalid_request');
+      expectFailure(await project.call('DELETE', '/api/cdp/quarantine'), 400, 'invalid_request');
     });
   });
 
@@ -265,7 +265,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
 
     it('a wrong record from a replay with other names or values: a typo there is an error', async () => {
       await insert([{ age: 'x' }]);
-      failure(await replay({ set: { nope: 1 }, rename: { age: 'ega' } }), 400, 'unknown_column');
+      expectFailure(await replay({ set: { nope: 1 }, rename: { age: 'ega' } }), 400, 'unknown_column');
       await replay({ set: { email: 'a' }, rename: { age: 'boss' } });
       expect(await list('?error=invalid_value&column=age')).toHaveLength(1);
     });
@@ -286,7 +286,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
     it('records from changes by a reader', async () => {
       const sql = "INSERT INTO _cdp.quarantine (table_name, record, errors) VALUES ('people', '{}', '[]')";
       const response = await project.call('POST', '/api/cdp/sql', { body: { sql, read_only: true } });
-      failure(response, 403, 'permission_denied');
+      expectFailure(response, 403, 'permission_denied');
     });
   });
 });

@@ -10,7 +10,7 @@ import { BY_ITSELF } from '../../src/contract/audit.js';
 import { sizesOf } from '../../src/engine/projects/choose-server.js';
 import {
   call,
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -112,7 +112,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       ['DROP TABLE', 'DROP TABLE ballast'],
       ['a drop between reads', 'SELECT 1; DROP TABLE ballast; SELECT 2'],
     ])('%s, after which writes work at once', async (_title, text) => {
-      failure(await insert(project), 403, 'quota_exceeded');
+      expectFailure(await insert(project), 403, 'quota_exceeded');
       expect((await sql(project, text)).status).toBe(200);
       expect((await insert(project)).status).toBe(201);
       expect((await sql(project, "INSERT INTO notes (text) VALUES ('free')")).status).toBe(200);
@@ -174,7 +174,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(repeat.status).toBe(201);
       expect(repeat.headers.get('idempotency-replayed')).toBe('true');
       expect(repeat.text).toBe(first.text);
-      failure(await insert(project, { 'idempotency-key': 'a-2' }), 403, 'quota_exceeded');
+      expectFailure(await insert(project, { 'idempotency-key': 'a-2' }), 403, 'quota_exceeded');
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 2 }]);
     });
   });
@@ -196,7 +196,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       const repeat = await read('stored');
       expect(repeat.headers.get('idempotency-replayed')).toBe('true');
       expect(repeat.text).toBe(first.text);
-      expect(failure(await read('new'), 403, 'quota_exceeded').hint).toBe(
+      expect(expectFailure(await read('new'), 403, 'quota_exceeded').hint).toBe(
         'Send a request that only reads without an Idempotency-Key.',
       );
     });
@@ -210,10 +210,10 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
 
     it('inserts and everything that makes tables larger, with the size and the quota', async () => {
       const before = await state();
-      const body = failure(await insert(project), 403, 'quota_exceeded');
+      const body = expectFailure(await insert(project), 403, 'quota_exceeded');
       expect(body.message).toMatch(/^The project uses \d+\.\d MB of disk; its quota is 16MB$/);
       expect(body.hint).toMatch(/TRUNCATE/);
-      failure(await insert(project, { 'idempotency-key': 'k' }), 403, 'quota_exceeded');
+      expectFailure(await insert(project, { 'idempotency-key': 'k' }), 403, 'quota_exceeded');
       const calls: [string, string, object][] = [
         ['POST', '/api/cdp/data/notes?return=ids', [{ text: 'a' }]],
         ['POST', '/api/cdp/schema/table', { table_name: 'more', columns: [{ name: 'a', type: 'TEXT' }] }],
@@ -221,7 +221,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         ['PUT', '/api/cdp/schema/table/notes/column/text', { new_type: 'JSONB' }],
       ];
       for (const [method, path, sent] of calls) {
-        failure(await project.call(method, path, { body: sent }), 403, 'quota_exceeded');
+        expectFailure(await project.call(method, path, { body: sent }), 403, 'quota_exceeded');
       }
       expect(await state()).toEqual(before);
     });
@@ -268,7 +268,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       ["TRUNCATE ballast; UPDATE notes SET text = 'b'; SELECT 1"],
     ])('%s', async (text) => {
       const before = await state();
-      failure(await sql(project, text), 403, 'quota_exceeded');
+      expectFailure(await sql(project, text), 403, 'quota_exceeded');
       expect(await state()).toEqual(before);
     });
 
@@ -278,7 +278,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         body: { sql: "INSERT INTO notes (text) VALUES ('a') RETURNING text" },
         headers: { accept: NDJSON },
       });
-      failure(response, 403, 'quota_exceeded');
+      expectFailure(response, 403, 'quota_exceeded');
       expect(await state()).toEqual(before);
     });
 
@@ -290,7 +290,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       ['SELECT broken syntax from (', 400, 'sql_error'],
     ])('%s, before a write', async (text, status, code) => {
       const before = await state();
-      failure(await sql(project, text), status, code);
+      expectFailure(await sql(project, text), status, code);
       expect((await sql(project, `${text}; INSERT INTO notes (text) VALUES ('a')`)).status).toBeGreaterThanOrEqual(400);
       expect(await state()).toEqual(before);
     });
@@ -345,7 +345,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         CREATE FUNCTION stubborn() RETURNS void LANGUAGE plpgsql AS $$ BEGIN LOOP
           BEGIN PERFORM fill(); EXCEPTION WHEN query_canceled THEN NULL; END;
         END LOOP; END $$`);
-      const body = failure(await sql(project, text, { timeout_ms: 60_000 }), 403, 'quota_exceeded');
+      const body = expectFailure(await sql(project, text, { timeout_ms: 60_000 }), 403, 'quota_exceeded');
       expect(body.message).toMatch(/canceled and rolled back: with it, the project used .* its quota is 16MB$/);
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 1 }]);
       expect(await project.rows("SELECT to_regclass('copy') AS copy")).toEqual([{ copy: null }]);
@@ -360,7 +360,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         CREATE FUNCTION floods() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
           INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g; RETURN NEW; END $$;
         CREATE TRIGGER flood BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION floods()`);
-      failure(await insert(project), 403, 'quota_exceeded');
+      expectFailure(await insert(project), 403, 'quota_exceeded');
       expect(
         await project.rows('SELECT (SELECT count(*) FROM notes) AS n, (SELECT count(*) FROM ballast) AS b'),
       ).toEqual([{ n: 1, b: 0 }]);
@@ -373,7 +373,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         headers: { accept: NDJSON },
       });
       // Postgres gives the rows of an INSERT … RETURNING out when all are there, so that none had gone out.
-      failure(response, 403, 'quota_exceeded');
+      expectFailure(response, 403, 'quota_exceeded');
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 1 }]);
     });
 
@@ -383,10 +383,10 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
           INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 40000); RETURN false; END $$;
         INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 20000)`);
       await isSeenOverQuota();
-      failure(await insert(project), 403, 'quota_exceeded');
+      expectFailure(await insert(project), 403, 'quota_exceeded');
       const grow = async () => {
         const response = await sql(project, 'DELETE FROM notes WHERE grows()');
-        return response.status === 200 ? 'done' : failure(response, 403, 'quota_exceeded').message;
+        return response.status === 200 ? 'done' : expectFailure(response, 403, 'quota_exceeded').message;
       };
       // Each adds some 46 MB. How many get through is bounded, and a slow one is canceled as soon as the size is seen:
       // then none begins.
@@ -401,8 +401,8 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(size).toBeLessThan(4 * room);
       expect(await grow()).toMatch(/grow further/);
       expect(await sizeOnDisk()).toBeLessThan(size + 2 ** 20);
-      failure(await sql(project, 'DROP TABLE notes; DELETE FROM ballast'), 403, 'quota_exceeded');
-      failure(
+      expectFailure(await sql(project, 'DROP TABLE notes; DELETE FROM ballast'), 403, 'quota_exceeded');
+      expectFailure(
         await sql(project, 'DECLARE c CURSOR WITH HOLD FOR SELECT grows(); DROP TABLE notes CASCADE'),
         403,
         'quota_exceeded',
@@ -415,7 +415,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     it('a VACUUM FULL that needs the table twice for a while', async () => {
       await project.rows("INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 60000)");
       await isSeenOverQuota();
-      failure(await insert(project), 403, 'quota_exceeded');
+      expectFailure(await insert(project), 403, 'quota_exceeded');
       expect((await sql(project, 'VACUUM FULL ballast')).status).toBe(200);
     });
 
@@ -425,7 +425,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       await project.rows("INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 20000)");
       // The next look at a project that had room may be two seconds away.
       await expect.poll(async () => (await insert(project)).status, { timeout: 10_000 }).toBe(403);
-      failure(await insert(project), 403, 'quota_exceeded');
+      expectFailure(await insert(project), 403, 'quota_exceeded');
       expect((await insert(neighbour)).status).toBe(201);
     });
   });
@@ -485,7 +485,7 @@ describe('the quota of a project', () => {
       call(url, 'POST', '/api/cdp/sql', { token: project.token, body: { sql: text } });
     try {
       const add = "INSERT INTO notes (text) VALUES ('a')";
-      failure(await at(second.url, add), 403, 'quota_exceeded');
+      expectFailure(await at(second.url, add), 403, 'quota_exceeded');
       expect((await at(service.url, 'TRUNCATE notes')).status).toBe(200);
       await until(async () => (await at(second.url, add)).status === 200, 5_000);
     } finally {
@@ -504,8 +504,8 @@ describe('the quota of a project', () => {
       response = await project.call('POST', path, { body: batch() });
       return response.status !== 201;
     }, 30_000);
-    failure(response, 403, 'quota_exceeded');
-    failure(
+    expectFailure(response, 403, 'quota_exceeded');
+    expectFailure(
       await project.call('POST', '/api/cdp/quarantine/replay', { body: { table: 'numbers' } }),
       403,
       'quota_exceeded',
@@ -526,10 +526,10 @@ describe('the quota of a project', () => {
   it('is refused if it is invalid, and stays what it was', async () => {
     const project = await service.project();
     for (const quota of ['', '5', '5GBs', '-1GB', '1.5GB', '15MB', '1025TB', ' 1GB', 'off', 0, null, 5]) {
-      failure(await setQuota(project.name, quota), 400, 'invalid_request');
+      expectFailure(await setQuota(project.name, quota), 400, 'invalid_request');
     }
-    failure(await setQuota('nobody', '1GB'), 404, 'not_found');
-    failure(await setQuota(project.name, '1GB', project.token), 403, 'insufficient_scope');
+    expectFailure(await setQuota('nobody', '1GB'), 404, 'not_found');
+    expectFailure(await setQuota(project.name, '1GB', project.token), 403, 'insufficient_scope');
     expect(await shown(project.name)).toMatchObject({ quota: 'default' });
   });
 });

@@ -8,7 +8,7 @@ import { errorOf, login, withClient } from '../postgres-port/connect.js';
 import { OPERATIONS } from '../../src/http/api/operations.js';
 import { checkResponse, pathOf, titled } from '../support/routes.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -45,7 +45,7 @@ describe('works', () => {
       expect(told(response).remaining).toBe(left);
     }
     const response = await read(token);
-    failure(response, 429, 'rate_limited');
+    expectFailure(response, 429, 'rate_limited');
     const { remaining, seconds } = told(response);
     expect(remaining).toBe(0);
     expect(response.headers.get('retry-after')).toBe(String(seconds));
@@ -60,7 +60,7 @@ describe('works', () => {
       let response = await read(token, quick);
       expect(response.status).toBe(200);
       while (response.status === 200) response = await read(token, quick);
-      failure(response, 429, 'rate_limited');
+      expectFailure(response, 429, 'rate_limited');
       expect(response.headers.get('retry-after')).toBe('1');
       await sleep(1_000);
       expect((await read(token, quick)).status).toBe(200);
@@ -80,7 +80,7 @@ describe('works', () => {
         code: '53400',
         message: 'The token has sent more than 3 requests within 3600 s',
       });
-      failure(await read(first.token, limited), 429, 'rate_limited');
+      expectFailure(await read(first.token, limited), 429, 'rate_limited');
       const other = await limited.project();
       await withClient(login(limited, other), (client) => client.query('SELECT 1'));
     } finally {
@@ -91,7 +91,7 @@ describe('works', () => {
   it('counts each token separately', async () => {
     const [one, other] = [await project.tokenWith('schema:read'), await project.tokenWith('schema:read')];
     for (let i = 0; i <= REQUESTS; i++) await read(one);
-    failure(await read(one), 429, 'rate_limited');
+    expectFailure(await read(one), 429, 'rate_limited');
     expect(told(await read(other)).remaining).toBe(REQUESTS - 1);
   });
 
@@ -118,7 +118,7 @@ describe('refuses', () => {
     const send = () => service.call(route.method, path, { token, ...(route.body === undefined ? {} : { body: '{"' }) });
     for (let i = 0; i < REQUESTS; i++) expect((await send()).status).not.toBe(429);
     const response = await send();
-    failure(response, 429, 'rate_limited');
+    expectFailure(response, 429, 'rate_limited');
     checkResponse(response);
     expect(told(response).remaining).toBe(0);
   });
@@ -127,16 +127,16 @@ describe('refuses', () => {
     const token = await project.tokenWith('schema:read', 'schema:write');
     for (let i = 0; i < REQUESTS; i++) await read(token);
     const body = { table_name: 'too_late', columns: [{ name: 'a', type: 'TEXT' }] };
-    failure(await service.call('POST', '/api/cdp/schema/table', { token, body }), 429, 'rate_limited');
+    expectFailure(await service.call('POST', '/api/cdp/schema/table', { token, body }), 429, 'rate_limited');
     const { tables } = (await read(await project.tokenWith('schema:read'))).body;
     expect(JSON.stringify(tables)).not.toContain('too_late');
   });
 
   it('after 401 and 403, so that neither is hidden', async () => {
     const token = await project.tokenWith('data:write');
-    for (let i = 0; i < REQUESTS + 2; i++) failure(await read(token), 403, 'insufficient_scope');
+    for (let i = 0; i < REQUESTS + 2; i++) expectFailure(await read(token), 403, 'insufficient_scope');
     expect(told(await read(token)).remaining).toBe(0);
-    failure(await read('wrong'), 401, 'unauthorized');
+    expectFailure(await read('wrong'), 401, 'unauthorized');
   });
 });
 
@@ -160,7 +160,7 @@ describe('protects', () => {
         );
       }
       for (const response of responses) {
-        failure(response, 404, 'table_not_found');
+        expectFailure(response, 404, 'table_not_found');
         for (const name of ['ratelimit', 'ratelimit-policy']) expect(response.headers.get(name)).toBeNull();
       }
     } finally {

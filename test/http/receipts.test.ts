@@ -7,7 +7,14 @@ import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
-import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  call,
+  expectFailure,
+  onServer,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 describe('on Postgres', () => {
   let service: TestService;
@@ -129,7 +136,7 @@ describe('on Postgres', () => {
         const statuses = receipts.map(({ status, settled }) => (status === 'not_stored' ? settled : status));
         expect(statuses).toEqual(keys.map((_, i) => (i % 500 === 7 ? 'stored' : settle)));
       }
-      failure(await insert('nobody-999'), 409, 'key_settled');
+      expectFailure(await insert('nobody-999'), 409, 'key_settled');
     });
 
     it('while a batch is running: the response says so, and the key cannot be settled', async () => {
@@ -151,7 +158,7 @@ describe('on Postgres', () => {
       expect((await ask({ keys: [key] })).map(({ table }) => table)).toEqual(['others', 'events']);
       expect(await receipt(key, '?table=others')).toMatchObject({ status: 'stored', table: 'others' });
       const response = await project.call('GET', `/api/cdp/receipts/${key}`);
-      failure(response, 400, 'invalid_request');
+      expectFailure(response, 400, 'invalid_request');
       expect(response.body.message).toContain('"others", "events"');
     });
 
@@ -168,7 +175,7 @@ describe('on Postgres', () => {
       expect((await project.call('POST', '/api/cdp/schema/table/others/column', column)).status).toBe(201);
       expect((await ask({ keys: [key] })).map(({ operation }) => operation)).toEqual(['schema', 'sql']);
       const both = await project.call('GET', `/api/cdp/receipts/${key}`);
-      expect(failure(both, 400, 'invalid_request').message).toBe('2 requests have this key: schema, sql');
+      expect(expectFailure(both, 400, 'invalid_request').message).toBe('2 requests have this key: schema, sql');
     });
 
     it.each(['k'.repeat(255), 'a/b c%?#&+"\\;..', '.'])('for the key %j in the path', async (key) => {
@@ -189,7 +196,7 @@ describe('on Postgres', () => {
       } finally {
         await second.close();
       }
-      failure(await insert(settled), 409, 'key_settled');
+      expectFailure(await insert(settled), 409, 'key_settled');
     });
 
     it('for receipt-days, although the key itself is free after 24 hours', async () => {
@@ -223,17 +230,18 @@ describe('on Postgres', () => {
         await insert(newKey());
         const before = await project.rows('SELECT count(*) AS n FROM events');
         for (const path of ['events', 'events?return=ids', 'events?on_conflict=n']) {
-          failure(await insert(settled, batch(), `/api/cdp/data/${path}`), 409, 'key_settled');
+          expectFailure(await insert(settled, batch(), `/api/cdp/data/${path}`), 409, 'key_settled');
         }
         const headers = { 'idempotency-key': settled };
         const deletes = await project.call('DELETE', '/api/cdp/data/events?by=n', { body: '[{"n":1}]', headers });
-        failure(deletes, 409, 'key_settled');
+        expectFailure(deletes, 409, 'key_settled');
         expect(await project.rows('SELECT count(*) AS n FROM events')).toEqual(before);
         expect(await receipt(settled)).toMatchObject({ status: 'not_stored', settled: true });
         // Of one table alone, or of everything that takes a key.
         const elsewhere = await insert(settled, batch(), '/api/cdp/data/others');
         const sql = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' }, headers });
-        if (query === '?settle=true') for (const response of [elsewhere, sql]) failure(response, 409, 'key_settled');
+        if (query === '?settle=true')
+          for (const response of [elsewhere, sql]) expectFailure(response, 409, 'key_settled');
         else expect([elsewhere.status, sql.status]).toEqual([201, 200]);
       }
     });
@@ -257,7 +265,7 @@ describe('on Postgres', () => {
       ['POST', '/api/cdp/receipts/query', { keys: ['k', 'é'] }],
       ['POST', '/api/cdp/receipts/query', { keys: ['k'], tables: 'events' }],
     ])('%s %s %j', async (method, path, body) => {
-      failure(await project.call(method, path, body === undefined ? {} : { body }), 400, 'invalid_request');
+      expectFailure(await project.call(method, path, body === undefined ? {} : { body }), 400, 'invalid_request');
     });
   });
 

@@ -5,7 +5,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -104,7 +104,7 @@ async function insert(table: string, body: string | Uint8Array, how: string): Pr
   const headers: Record<string, string> = how.includes('key') ? { 'idempotency-key': `k${++keys}` } : {};
   const path = `/api/cdp/data/${table}${how.includes('ids') ? '?return=ids' : ''}`;
   const response = await project.call('POST', path, { body, headers });
-  if (response.status !== 201) failure(response, response.status, String(response.body?.error));
+  if (response.status !== 201) expectFailure(response, response.status, String(response.body?.error));
   expect([response.status < 500, response.text]).toEqual([true, response.text]);
   return response;
 }
@@ -208,7 +208,7 @@ it('a hostile path, query or key of a request is clearly refused', async () => {
       const headers = where === 'key' ? { 'idempotency-key': Buffer.from(given).toString('base64') } : {};
       const response = await project.call('POST', `/api/cdp/data/${name}${query}`, { body: '[{"c0":{}}]', headers });
       expect([response.status < 500, response.text]).toEqual([true, response.text]);
-      failure(response, response.status, String(response.body?.error));
+      expectFailure(response, response.status, String(response.body?.error));
     }),
     { numRuns: 150 },
   );

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each(testServers())('on Postgres $major', (server) => {
   let service: TestService;
@@ -24,7 +24,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   /** Sends a batch that must be refused; the failure names these records, and nothing is stored. */
   const refusal = async (table: string, batch: unknown[], status: number, code: string, records: number[]) => {
     const before = await count(table);
-    const body = failure(await insert(table, batch), status, code);
+    const body = expectFailure(await insert(table, batch), status, code);
     expect(body.errors?.map(({ record }) => record)).toEqual(records);
     expect(body.error_count).toBe(records.length);
     const others = records.length - 1;
@@ -47,7 +47,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await refusal('ids', [{ id: id(3) }, {}, { id: id(3) }, { id: id(1) }], 409, 'unique_violation', [2, 3]);
       const twins = [{ id: id(4) }, { id: id(4).toUpperCase() }];
       await refusal('ids', twins, 409, 'unique_violation', [1]);
-      expect(failure(await insert('ids', twins, '?return=ids'), 409, 'unique_violation').errors?.[0]?.record).toBe(1);
+      expect(
+        expectFailure(await insert('ids', twins, '?return=ids'), 409, 'unique_violation').errors?.[0]?.record,
+      ).toBe(1);
       expect(await count('ids')).toBe(2);
     });
   });
@@ -189,7 +191,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it('more than 50 records: lists 50 and counts all', async () => {
       await project.rows('CREATE TABLE positive (v bigint CHECK (v > 0))');
       const batch = Array.from({ length: 250 }, (_, v) => ({ v: v % 2 === 0 ? 1 : -v }));
-      const body = failure(await insert('positive', batch), 400, 'constraint_violation');
+      const body = expectFailure(await insert('positive', batch), 400, 'constraint_violation');
       expect(body.errors).toHaveLength(50);
       expect(body.errors?.[49]?.record).toBe(99);
       expect(body.error_count).toBe(125);
@@ -227,7 +229,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
           BEGIN IF (SELECT count(*) FROM pairs) > 1 THEN RAISE EXCEPTION 'too many'; END IF; RETURN NULL; END $$;
         CREATE TRIGGER even AFTER INSERT ON pairs FOR EACH STATEMENT EXECUTE FUNCTION even()`);
       expect((await insert('pairs', [{ v: 1 }])).status).toBe(201);
-      const body = failure(await insert('pairs', [{ v: 1 }]), 400, 'constraint_violation');
+      const body = expectFailure(await insert('pairs', [{ v: 1 }]), 400, 'constraint_violation');
       expect(body.message).toContain('too many');
       expect(await count('pairs')).toBe(1);
     });
@@ -251,7 +253,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
             BEGIN IF NEW.v = 1 THEN RAISE EXCEPTION 'a lie' USING ERRCODE = '${sqlstate}'; END IF; RETURN NEW; END $$;
           CREATE TRIGGER lie BEFORE INSERT ON lying FOR EACH ROW EXECUTE FUNCTION lie()`);
         const response = await insert('lying', [{ v: 0 }, { v: 1 }]);
-        failure(response, response.status, response.body.error as string);
+        expectFailure(response, response.status, response.body.error as string);
         expect(response.status).not.toBe(500);
         expect(await count('lying')).toBe(0);
         expect((await insert('lying', [{ v: 0 }])).status).toBe(201);

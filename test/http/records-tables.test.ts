@@ -3,7 +3,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each([embeddedServer()])('on Postgres $major', (server) => {
   let service: TestService;
@@ -68,7 +68,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
     it('names the record that violates a check or a foreign key, and stores nothing', async () => {
       await project.rows('CREATE TABLE refusing (v bigint CHECK (v < 10) REFERENCES parents)');
       for (const v of [3, 10]) {
-        const body = failure(await insert('refusing', [{ v: 1 }, { v }, { v: 2 }]), 400, 'constraint_violation');
+        const body = expectFailure(await insert('refusing', [{ v: 1 }, { v }, { v: 2 }]), 400, 'constraint_violation');
         expect(body.errors).toMatchObject([{ record: 1 }]);
       }
       expect(await project.rows('SELECT count(*) AS n FROM refusing')).toEqual([{ n: 0 }]);
@@ -147,7 +147,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
         ['none', 7, 14, byCopy],
         [null, null, null, byCopy],
       ]);
-      failure(await insert('left_out', [{ n: 1 }, { twice: 2 }]), 400, 'invalid_value');
+      expectFailure(await insert('left_out', [{ n: 1 }, { twice: 2 }]), 400, 'invalid_value');
       await inserted('left_out', [{ n: 3 }, { label: 'x' }]);
     });
 
@@ -165,7 +165,11 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
         `CREATE TABLE made (n bigint, twice bigint GENERATED ALWAYS AS (n * 2) STORED, k int GENERATED ALWAYS AS IDENTITY)`,
       );
       await inserted('made', [{ n: 4 }]);
-      const body = failure(await insert('made', [{ n: 1 }, { twice: 2 }, { n: 1 }, { k: 3 }]), 400, 'invalid_value');
+      const body = expectFailure(
+        await insert('made', [{ n: 1 }, { twice: 2 }, { n: 1 }, { k: 3 }]),
+        400,
+        'invalid_value',
+      );
       expect(body.errors?.map(({ record }) => record)).toEqual([1, 3]);
       expect(await project.rows('SELECT * FROM made')).toEqual([{ n: 4, twice: 8, k: 1 }]);
     });
@@ -174,7 +178,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       await project.rows('CREATE TABLE self_numbered (k bigint GENERATED ALWAYS AS IDENTITY, label text)');
       // From the first batch on the table is known.
       await inserted('self_numbered', [{ label: 'a' }]);
-      const body = failure(await insert('self_numbered', [{ k: 77, label: 'b' }]), 400, 'invalid_value');
+      const body = expectFailure(await insert('self_numbered', [{ k: 77, label: 'b' }]), 400, 'invalid_value');
       expect(body.errors).toMatchObject([{ record: 0 }]);
       expect(body.hint).toMatch(/^Leave the column out/);
       await inserted('self_numbered', [{ label: 'c' }]);
@@ -194,7 +198,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
         { label: 'b', grade: 6 },
         { label: 'c', grade: null },
       ]);
-      const body = failure(await insert('graded', [{ grade: 1 }, { grade: 7 }]), 400, 'constraint_violation');
+      const body = expectFailure(await insert('graded', [{ grade: 1 }, { grade: 7 }]), 400, 'constraint_violation');
       expect(body.errors).toMatchObject([{ record: 1 }]);
     });
   });
@@ -271,7 +275,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       ['interval', '"a while"'],
     ])('%s refuses %s, naming the record', async (type, sent) => {
       await project.rows(`DROP TABLE IF EXISTS typed; CREATE TABLE typed (n bigint, v ${type})`);
-      const body = failure(await insert('typed', `[{"n":1},{"n":2,"v":${sent}},{"n":3}]`), 400, 'invalid_value');
+      const body = expectFailure(await insert('typed', `[{"n":1},{"n":2,"v":${sent}},{"n":3}]`), 400, 'invalid_value');
       expect(body.errors?.map(({ record }) => record)).toEqual([1]);
       expect(body.message).toContain('Record 1');
       expect(await project.rows('SELECT count(*) AS n FROM typed')).toEqual([{ n: 0 }]);
@@ -284,7 +288,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       await inserted('feelings', [{ mood: 'glad', moods: ['sad', 'glad'], place: '(1,"a b")', document: { a: [1] } }]);
       const { text } = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT * FROM feelings' } });
       expect(text).toContain('"mood":"glad","moods":"{sad,glad}","place":"(1,\\"a b\\")","document":{"a":[1]}');
-      const body = failure(await insert('feelings', [{ mood: 'sad' }, { mood: 'angry' }]), 400, 'invalid_value');
+      const body = expectFailure(await insert('feelings', [{ mood: 'sad' }, { mood: 'angry' }]), 400, 'invalid_value');
       expect(body.errors?.map(({ record }) => record)).toEqual([1]);
       expect(body.message).toContain('angry');
     });
@@ -325,8 +329,8 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
     it('a table without id accepts records, and cannot return ids', async () => {
       await project.rows('CREATE TABLE plain (v text)');
       await inserted('plain', [{ v: 'x' }, {}]);
-      failure(await insert('plain', [{ v: 'y' }], '?return=ids'), 400, 'invalid_request');
-      failure(await insert('plain', [{ id: '0192aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee' }]), 400, 'unknown_column');
+      expectFailure(await insert('plain', [{ v: 'y' }], '?return=ids'), 400, 'invalid_request');
+      expectFailure(await insert('plain', [{ id: '0192aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee' }]), 400, 'unknown_column');
       expect(await project.rows('SELECT count(*) AS n FROM plain')).toEqual([{ n: 2 }]);
     });
 
@@ -356,7 +360,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       await project.table('dropped', { a: 'TEXT', b: 'TEXT', c: 'TEXT' });
       await project.rows('ALTER TABLE dropped DROP COLUMN b');
       await inserted('dropped', [{ a: '1', c: '3' }]);
-      failure(await insert('dropped', [{ b: '2' }]), 400, 'unknown_column');
+      expectFailure(await insert('dropped', [{ b: '2' }]), 400, 'unknown_column');
       expect(await project.rows('SELECT a, c FROM dropped')).toEqual([{ a: '1', c: '3' }]);
     });
   });
@@ -378,7 +382,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
     it('a view with a check option refuses rows outside it', async () => {
       await project.rows(`CREATE TABLE grown (age bigint);
         CREATE VIEW adults AS SELECT age FROM grown WHERE age >= 18 WITH CHECK OPTION`);
-      const body = failure(await insert('adults', [{ age: 20 }, { age: 17 }]), 400, 'constraint_violation');
+      const body = expectFailure(await insert('adults', [{ age: 20 }, { age: 17 }]), 400, 'constraint_violation');
       expect(body.errors).toMatchObject([{ record: 1 }]);
       expect(await project.rows('SELECT count(*) AS n FROM grown')).toEqual([{ n: 0 }]);
     });
@@ -388,8 +392,8 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
         CREATE MATERIALIZED VIEW kept AS SELECT a FROM source`);
       const response = await insert('sums', [{ a: 1 }]);
       expect(response.status).toBe(400);
-      failure(response, 400, response.body.error as string);
-      failure(await insert('kept', [{ a: 1 }]), 404, 'table_not_found');
+      expectFailure(response, 400, response.body.error as string);
+      expectFailure(await insert('kept', [{ a: 1 }]), 404, 'table_not_found');
     });
 
     it('a partitioned table routes the records, and names a record that fits no partition', async () => {
@@ -400,7 +404,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       const rows = await project.rows('SELECT id, tableoid::regclass::text AS place FROM parted ORDER BY n = 5, n');
       expect(rows.map(({ place }) => place)).toEqual(['parted_high', 'parted_high', 'parted_low']);
       expect((ids as string[])[1]).toBe(rows[2]?.id);
-      const body = failure(await insert('parted', [{ n: 1 }, { n: 20 }]), 400, 'constraint_violation');
+      const body = expectFailure(await insert('parted', [{ n: 1 }, { n: 20 }]), 400, 'constraint_violation');
       expect(body.errors).toMatchObject([{ record: 1 }]);
     });
 
@@ -434,7 +438,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       const first = await project.call('POST', '/api/cdp/data/dropping', keyed);
       expect(first.body).toMatchObject({ inserted_rows: 2, message: '2 records inserted' });
       expect((await project.call('POST', '/api/cdp/data/dropping', keyed)).text).toBe(first.text);
-      failure(await insert('dropping', records, '?return=ids'), 400, 'constraint_violation');
+      expectFailure(await insert('dropping', records, '?return=ids'), 400, 'constraint_violation');
       expect(await project.rows('SELECT count(*) AS n FROM dropping')).toEqual([{ n: 4 }]);
     });
 
@@ -457,7 +461,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
         ALTER TABLE guarded FORCE ROW LEVEL SECURITY;
         CREATE POLICY small ON guarded USING (v < 10) WITH CHECK (v < 10)`);
       await inserted('guarded', [{ v: 1 }]);
-      const body = failure(await insert('guarded', [{ v: 2 }, { v: 11 }]), 403, 'permission_denied');
+      const body = expectFailure(await insert('guarded', [{ v: 2 }, { v: 11 }]), 403, 'permission_denied');
       expect(body.errors).toMatchObject([{ record: 1 }]);
       expect(await project.rows('SELECT v FROM guarded')).toEqual([{ v: 1 }]);
     });

@@ -1,7 +1,7 @@
 /** Batch insert over HTTP: requests, responses, and what the service itself refuses (contract C8). */
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { call, expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 const MIB = 1024 * 1024;
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -155,7 +155,7 @@ describe('works', () => {
 
 describe('refuses', () => {
   const nothingStored = async (response: Awaited<ReturnType<typeof insert>>, status: number, code: string) => {
-    const body = failure(response, status, code);
+    const body = expectFailure(response, status, code);
     expect(await stored()).toBe(0);
     return body;
   };
@@ -249,14 +249,14 @@ describe('refuses', () => {
   );
 
   it('another value of "return", and lists the allowed ones', async () => {
-    expect(failure(await insert([{}], '?return=id'), 400, 'invalid_request').message).toBe(
+    expect(expectFailure(await insert([{}], '?return=id'), 400, 'invalid_request').message).toBe(
       'query.return must be "ids"',
     );
   });
 
   it('a table that does not exist, and suggests a similar name', async () => {
     const response = await project.call('POST', '/api/cdp/data/poeple', { body: [{}] });
-    expect(failure(response, 404, 'table_not_found').hint).toBe('Did you mean "people"?');
+    expect(expectFailure(response, 404, 'table_not_found').hint).toBe('Did you mean "people"?');
   });
 
   it.each([
@@ -265,28 +265,28 @@ describe('refuses', () => {
   ])('%s, which is not a table, and says so as the schema calls do', async (name, create, message) => {
     await project.rows(create);
     const response = await project.call('POST', `/api/cdp/data/${name}`, { body: [{}] });
-    expect(failure(response, 404, 'table_not_found').message).toBe(message);
+    expect(expectFailure(response, 404, 'table_not_found').message).toBe(message);
   });
 
   it.each(['People', 'pg_class', 'idempotency_keys', 'a%22b', '%00', 'data.people', 'a'.repeat(64), 'people%20'])(
     'the table %s',
     async (table) => {
-      failure(await project.call('POST', `/api/cdp/data/${table}`, { body: [{}] }), 404, 'table_not_found');
+      expectFailure(await project.call('POST', `/api/cdp/data/${table}`, { body: [{}] }), 404, 'table_not_found');
     },
   );
 });
 
 describe('protects', () => {
   it('the batch: a bad cell in the last of 250 records stores none of them', async () => {
-    failure(await insert([...people(249), { age: 'x' }]), 400, 'invalid_value');
+    expectFailure(await insert([...people(249), { age: 'x' }]), 400, 'invalid_value');
     expect(await stored()).toBe(0);
   });
 
   it('the table from a token without data:write, and stores nothing', async () => {
     const token = await project.tokenWith('schema:read', 'schema:write', 'sql:read', 'sql:write');
-    const body = failure(await project.call('POST', PATH, { body: people(1), token }), 403, 'insufficient_scope');
+    const body = expectFailure(await project.call('POST', PATH, { body: people(1), token }), 403, 'insufficient_scope');
     expect(body.message).toContain('data:write');
-    failure(await project.call('POST', PATH, { body: people(1), token: null }), 401, 'unauthorized');
+    expectFailure(await project.call('POST', PATH, { body: people(1), token: null }), 401, 'unauthorized');
     expect(await stored()).toBe(0);
   });
 
@@ -298,8 +298,8 @@ describe('protects', () => {
   it('names of tables and columns: 401 and 403 come before anything about the table or the body', async () => {
     const token = await project.tokenWith('sql:read');
     for (const path of [PATH, '/api/cdp/data/nosuch', '/api/cdp/data/a%20b']) {
-      failure(await call(service.url, 'POST', path, { body: 'no json' }), 401, 'unauthorized');
-      failure(await call(service.url, 'POST', path, { body: 'no json', token }), 403, 'insufficient_scope');
+      expectFailure(await call(service.url, 'POST', path, { body: 'no json' }), 401, 'unauthorized');
+      expectFailure(await call(service.url, 'POST', path, { body: 'no json', token }), 403, 'insufficient_scope');
     }
   });
 
@@ -307,8 +307,8 @@ describe('protects', () => {
     const evil = `x'); DROP TABLE people; --`;
     expect((await insert([{ name: evil, note: { [evil]: evil } }])).status).toBe(201);
     expect(await project.rows('SELECT name, note FROM people')).toEqual([{ name: evil, note: { [evil]: evil } }]);
-    failure(await insert([{ [`name") VALUES ('x'); --`]: 1 }]), 400, 'unknown_column');
-    failure(
+    expectFailure(await insert([{ [`name") VALUES ('x'); --`]: 1 }]), 400, 'unknown_column');
+    expectFailure(
       await project.call('POST', `/api/cdp/data/${encodeURIComponent(evil)}`, { body: [{}] }),
       404,
       'table_not_found',
@@ -317,7 +317,7 @@ describe('protects', () => {
   });
 
   it('values: a message shows only the beginning of one', async () => {
-    const body = failure(await insert([{ age: 'x'.repeat(1_000_000) }]), 400, 'invalid_value');
+    const body = expectFailure(await insert([{ age: 'x'.repeat(1_000_000) }]), 400, 'invalid_value');
     expect(JSON.stringify(body).length).toBeLessThan(1_000);
   });
 });

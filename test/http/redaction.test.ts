@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Scope } from '../../src/contract/names.js';
 import { tool } from '../support/mcp.js';
 import { testServers } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each(testServers())('on Postgres $major', (server) => {
   let service: TestService;
@@ -39,12 +39,12 @@ describe.each(testServers())('on Postgres $major', (server) => {
     ];
     it.each(writers)('%s', async (_what, method, path, body, status, secret) => {
       const full = await project.call(method, `/api/cdp/data/${path}`, { body });
-      const detail = failure(full, status, 'constraint_violation').postgres?.detail;
+      const detail = expectFailure(full, status, 'constraint_violation').postgres?.detail;
       expect(detail).toContain(secret);
       // Row level security may hide rows from one that only reads.
       for (const scopes of [['data:write'], ['data:write', 'schema:read', 'sql:read']] as Scope[][]) {
         const response = await send(scopes, method, `/api/cdp/data/${path}`, body);
-        const error = failure(response, status, 'constraint_violation');
+        const error = expectFailure(response, status, 'constraint_violation');
         expect(error.postgres).toMatchObject({ constraint: expect.any(String) as string });
         expect(error.postgres).not.toHaveProperty('detail');
         expect(response.text).not.toContain(detail);
@@ -88,7 +88,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const unique = { name: 'c', type: 'TEXT', default: 'SECRET', unique: true };
       await project.rows(`INSERT INTO indexed VALUES ('3', '4')`);
       const added = await send(['schema:write'], 'POST', '/api/cdp/schema/table/indexed/column', unique);
-      expect(failure(added, 409, 'unique_violation').postgres).not.toHaveProperty('detail');
+      expect(expectFailure(added, 409, 'unique_violation').postgres).not.toHaveProperty('detail');
     });
 
     it('a tool of MCP', async () => {
@@ -101,17 +101,21 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('but not what the caller itself has sent', async () => {
       const twice = await send(['data:write'], 'POST', '/api/cdp/data/people', [{ email: 'a' }]);
-      expect(failure(twice, 409, 'unique_violation').postgres?.detail).toBe('Key (email)=(a) already exists.');
+      expect(expectFailure(twice, 409, 'unique_violation').postgres?.detail).toBe('Key (email)=(a) already exists.');
       await project.rows('CREATE TABLE nets (net inet)');
       const wrong = await send(['data:write'], 'POST', '/api/cdp/data/nets', [{ net: 'mine' }]);
-      expect(failure(wrong, 400, 'invalid_value').message).toContain('"mine"');
+      expect(expectFailure(wrong, 400, 'invalid_value').message).toContain('"mine"');
     });
 
     it('and free SQL, in which Postgres decides, says what Postgres says', async () => {
       const read = await send(['sql:read'], 'POST', '/api/cdp/sql', { sql: `SELECT code::int FROM people` });
-      expect(failure(read, 400, 'sql_error').message).toContain('SECRET');
+      expect(expectFailure(read, 400, 'sql_error').message).toContain('SECRET');
       const sql = `INSERT INTO stays VALUES (2, '(,)')`;
-      const write = failure(await send(['sql:write'], 'POST', '/api/cdp/sql', { sql }), 400, 'constraint_violation');
+      const write = expectFailure(
+        await send(['sql:write'], 'POST', '/api/cdp/sql', { sql }),
+        400,
+        'constraint_violation',
+      );
       expect(write.postgres?.detail).toContain('[37,42)');
     });
   });
@@ -238,7 +242,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(
         (await ask(`SELECT 1 FROM _cdp.quarantine WHERE record::json->>'n' = 'x' OR (record || 'x')::int = 1`)).text,
       ).not.toMatch(/secret of (?:closed|guarded|in_part|dropped)/);
-      failure(await ask('SELECT * FROM _cdp.quarantined'), 403, 'permission_denied');
+      expectFailure(await ask('SELECT * FROM _cdp.quarantined'), 403, 'permission_denied');
     });
 
     it('shows no errors of a replay, which quote the records', async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
 import {
-  failure,
+  expectFailure,
   inProject,
   startOwnService,
   startTestService,
@@ -119,14 +119,14 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
   it('gives back what the project took from itself by SQL only if it is asked to', async () => {
     const { project } = await newProject();
     await project.rows('REVOKE ALL ON customers FROM CURRENT_USER');
-    failure(await insert(project), 403, 'permission_denied');
+    expectFailure(await insert(project), 403, 'permission_denied');
     expect(await repair(project.name)).toMatchObject({ status: 200, body: { repaired: [] } });
-    failure(await insert(project), 403, 'permission_denied');
+    expectFailure(await insert(project), 403, 'permission_denied');
     expect(await repair(project.name, '?writer_writes_all=true')).toMatchObject({ status: 200 });
     await expectWhole(project, 0);
   });
 
   it('refuses a project that does not exist', async () => {
-    failure(await repair('nobody'), 404, 'not_found');
+    expectFailure(await repair('nobody'), 404, 'not_found');
   });
 });

@@ -6,7 +6,14 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService, type Service } from '../../src/service.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
-import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  call,
+  expectFailure,
+  onServer,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let other: Service;
@@ -57,7 +64,7 @@ describe('a token that is revoked', () => {
     await expect.poll(running, WAIT).toEqual([1, 2, 3]);
     expect((await revoke(one.details.id, '?now=true')).status).toBe(200);
     for (const response of ended)
-      expect(failure(await response, 401, 'unauthorized').message).toBe('The token was revoked');
+      expect(expectFailure(await response, 401, 'unauthorized').message).toBe('The token was revoked');
     await expect.poll(running, WAIT).toEqual([3]);
     leaving.abort();
     expect(await goesOn).toBe('AbortError');
@@ -71,7 +78,7 @@ describe('a token that is revoked', () => {
     expect((await revoke(details.id, '')).status).toBe(200);
     expect((await short).status).toBe(200);
     expect((await revoke(details.id, '?now=true')).status).toBe(200);
-    failure(await long, 401, 'unauthorized');
+    expectFailure(await long, 401, 'unauthorized');
   });
 });
 
@@ -99,10 +106,10 @@ describe('a request that an operator cancels', () => {
       },
       expect.objectContaining({ project: project.name, operation: 'sql' }),
     ]);
-    failure(await cancel('nobody', 'slow/1'), 404, 'not_found');
-    failure(await cancel(project.name, 'slow/2'), 404, 'not_found');
+    expectFailure(await cancel('nobody', 'slow/1'), 404, 'not_found');
+    expectFailure(await cancel(project.name, 'slow/2'), 404, 'not_found');
     expect((await cancel(project.name, 'slow/1')).body).toMatchObject({ success: true, canceled: 1 });
-    expect(failure(await slow, 504, 'query_timeout').message).toBe('An operator canceled the request');
+    expect(expectFailure(await slow, 504, 'query_timeout').message).toBe('An operator canceled the request');
     await expect.poll(running, WAIT).toEqual([9]);
     leaving.abort();
     expect(await other).toBe('AbortError');
@@ -121,13 +128,13 @@ describe('a project that is deactivated', () => {
     await expect.poll(running, WAIT).toEqual([6, 7]);
     const response = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=true`, { token: admin });
     expect([response.status, await running()]).toEqual([200, []]);
-    for (const request of requests) failure(await request, 403, 'cdp_inactive');
+    for (const request of requests) expectFailure(await request, 403, 'cdp_inactive');
     await service.engine.projects.setActive(project.name, true, BY_ITSELF);
   });
 
   it('refuses any value except true and false, and changes nothing', async () => {
     const response = await service.call('POST', `${PROJECTS}/${project.name}/deactivate?now=yes`, { token: admin });
-    failure(response, 400, 'invalid_request');
+    expectFailure(response, 400, 'invalid_request');
     expect((await service.engine.projects.get(project.name)).status).toBe('active');
   });
 });

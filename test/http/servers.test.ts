@@ -16,7 +16,7 @@ import { connected } from '../support/postgres.js';
 import { PASSWORD } from '../support/throwaway-postgres.js';
 import { eventually } from '../support/program.js';
 import {
-  failure,
+  expectFailure,
   onServer,
   startOwnService,
   startTestService,
@@ -75,7 +75,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     const became = `UPDATE cdp.servers SET engine = 'citus', tenancy = 'dedicated', created_at = created_at + interval '1 s'
       WHERE name = 'eu-1'`;
     await onServer(service.server, (client) => client.query(became), service.database);
-    const refused = failure(await create('anywhere', { server: 'eu-1' }), 400, 'invalid_request');
+    const refused = expectFailure(await create('anywhere', { server: 'eu-1' }), 400, 'invalid_request');
     expect(refused.message).toBe(
       'The Citus cluster is not ready for a project: the extension citus is not installed in this database',
     );
@@ -113,7 +113,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     expect((await send('PUT', '/eu-1', change)).body.server).toMatchObject({ ...server, ...change });
     const removed = await send('DELETE', '/eu-1');
     expect(removed.status).toBe(200);
-    failure(await send('GET', '/eu-1'), 404, 'not_found');
+    expectFailure(await send('GET', '/eu-1'), 404, 'not_found');
     for (const [response, operation] of [
       [added, 'server.add'],
       [checked, 'server.check'],
@@ -134,11 +134,11 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     expect(servers.sort()).toEqual(['default', 'eu-1', 'eu-1']);
     expect(await placed('d', { server: 'default' })).toBe('default');
     expect(await placed('e', { labels: { region: 'eu' } })).toBe('eu-1');
-    const { message } = failure(await create('f', { labels: { region: 'asia' } }), 400, 'invalid_request');
+    const { message } = expectFailure(await create('f', { labels: { region: 'asia' } }), 400, 'invalid_request');
     expect(message).toBe('No server with region=asia accepts another project');
-    failure(await create('f', { server: 'nowhere' }), 404, 'not_found');
-    failure(await create('f', { server: 'no\0where' }), 404, 'not_found');
-    failure(await create('f', { labels: { region: 'no\0where' } }), 400, 'invalid_request');
+    expectFailure(await create('f', { server: 'nowhere' }), 404, 'not_found');
+    expectFailure(await create('f', { server: 'no\0where' }), 404, 'not_found');
+    expectFailure(await create('f', { labels: { region: 'no\0where' } }), 400, 'invalid_request');
     expect((await send('GET', '/eu-1')).body.server).toMatchObject({ projects: 3 });
   });
 
@@ -217,9 +217,9 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
       ] as const;
       for (const [reference, message] of wrong) {
         const response = await send('PUT', '/eu-1', { url_reference: reference, weight: 9 });
-        expect(failure(response, 400, 'invalid_request').message).toContain(message);
+        expect(expectFailure(response, 400, 'invalid_request').message).toContain(message);
       }
-      failure(await send('PUT', '/default', { url_reference: `file:${file}` }), 400, 'invalid_request');
+      expectFailure(await send('PUT', '/default', { url_reference: `file:${file}` }), 400, 'invalid_request');
       expect((await send('GET', '/eu-1')).body.server).toMatchObject({ url_reference: `file:${file}`, weight: 1 });
 
       const reference = `env:${variableWith(proxy.url)}`;
@@ -244,7 +244,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
 
   it('a server that is draining, closed, dedicated or full accepts no more projects', async () => {
     await add('eu-1', { tenancy: 'dedicated' });
-    const full = async (name: string) => failure(await create(name, { server: 'eu-1' }), 400, 'invalid_request');
+    const full = async (name: string) => expectFailure(await create(name, { server: 'eu-1' }), 400, 'invalid_request');
     expect(await placed('a', { server: 'eu-1' })).toBe('eu-1');
     expect((await full('b')).message).toBe('The server "eu-1" accepts no more projects');
     await service.engine.deleteProject('a', BY_ITSELF);
@@ -268,10 +268,10 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
   it('a server with projects is not removed, and the default server never', async () => {
     await add('eu-1');
     for (const name of ['a', 'b', 'c', 'd', 'e', 'f', 'g']) await placed(name, { server: 'eu-1' });
-    const { message } = failure(await send('DELETE', '/eu-1'), 409, 'dependent_objects');
+    const { message } = expectFailure(await send('DELETE', '/eu-1'), 409, 'dependent_objects');
     expect(message).toBe('Projects live on the server "eu-1": a, b, c, d, e, and 2 more');
-    failure(await send('DELETE', '/default'), 400, 'invalid_request');
-    failure(await send('DELETE', '/nowhere'), 404, 'not_found');
+    expectFailure(await send('DELETE', '/default'), 400, 'invalid_request');
+    expectFailure(await send('DELETE', '/nowhere'), 404, 'not_found');
     expect((await send('GET', '')).body.servers).toMatchObject([{ name: 'default' }, { name: 'eu-1', projects: 7 }]);
   });
 
@@ -292,8 +292,8 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
       expect(await engine.moves.rows.insert(move)).toBeNull();
       expect(await engine.moves.rows.fence(move.id)).toBe(true);
     });
-    failure(await send('DELETE', '/eu-1?lost=eu-2'), 400, 'invalid_request');
-    expect(failure(await send('DELETE', '/eu-1?lost=eu-1'), 400, 'invalid_request').message).toContain('answers');
+    expectFailure(await send('DELETE', '/eu-1?lost=eu-2'), 400, 'invalid_request');
+    expect(expectFailure(await send('DELETE', '/eu-1?lost=eu-1'), 400, 'invalid_request').message).toContain('answers');
     disguise.close();
     // A recovery holds the project's lock while it tries to reach the server.
     let released: Promise<unknown> | undefined;
@@ -314,18 +314,18 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     expect((await lost.call('GET', '/api/cdp/schema')).status).toBe(401);
     expect((await engine.projects.get('leaving')).isFenced).toBe(false);
     expect((await engine.moves.list('leaving'))[0]).toMatchObject({ state: 'undone', to: 'eu-1', from: 'default' });
-    failure(await send('DELETE', '/default?lost=default'), 400, 'invalid_request');
+    expectFailure(await send('DELETE', '/default?lost=default'), 400, 'invalid_request');
   });
 
   it('one Postgres cannot be added under two names', async () => {
     await add('eu-1');
-    failure(await send('POST', '', { name: 'eu-1', url_reference: `env:${variable}` }), 409, 'unique_violation');
+    expectFailure(await send('POST', '', { name: 'eu-1', url_reference: `env:${variable}` }), 409, 'unique_violation');
     const again = await send('POST', '', { name: 'eu-2', url_reference: `env:${variable}` });
-    expect(failure(again, 400, 'invalid_request').message).toContain('it is the server "eu-1"');
+    expect(expectFailure(again, 400, 'invalid_request').message).toContain('it is the server "eu-1"');
     const { host, port, user, password, database } = service.server.connection;
     const url = `postgres://${user}:${password}@/${database}?host=${encodeURIComponent(host)}&port=${port}`;
     const home = await send('POST', '', { name: 'eu-2', url_reference: `env:${variableWith(url)}` });
-    expect(failure(home, 400, 'invalid_request').message).toContain('it is the server "default"');
+    expect(expectFailure(home, 400, 'invalid_request').message).toContain('it is the server "default"');
   });
 });
 
@@ -349,7 +349,7 @@ describe('refuses', () => {
   /** What is said of a server by that URL, which must not become one. */
   const refusalOf = async (url: string, more: object = {}): Promise<string> => {
     const response = await send('POST', '', { name: 'eu-1', url_reference: `env:${variableWith(url)}`, ...more });
-    const { message, hint = '' } = failure(response, 400, 'invalid_request');
+    const { message, hint = '' } = expectFailure(response, 400, 'invalid_request');
     expect((await service.engine.control.servers.list()).map(({ name }) => name)).toEqual(['default']);
     expect(response.text).not.toContain(PASSWORD);
     return `${message}\n${hint}`;
@@ -397,7 +397,7 @@ describe('refuses', () => {
   it('a URL reference that this instance cannot read', async () => {
     const add = async (reference: string) => {
       const response = await send('POST', '', { name: 'eu-1', url_reference: reference });
-      const { message, hint = '' } = failure(response, 400, 'invalid_request');
+      const { message, hint = '' } = expectFailure(response, 400, 'invalid_request');
       return `${message}\n${hint}`;
     };
     expect(await add('env:CDP_TEST_NOT_SET')).toMatch(
@@ -412,14 +412,14 @@ describe('refuses', () => {
     expect(said).toContain('must name a host, a user and a database');
     expect(said).not.toContain('not-a-url-but-a-secret');
     for (const reference of ['env:', 'env:A B', 'file:relative', 'postgres://a:b@c/d', '']) {
-      failure(await send('POST', '', { name: 'eu-1', url_reference: reference }), 400, 'invalid_request');
+      expectFailure(await send('POST', '', { name: 'eu-1', url_reference: reference }), 400, 'invalid_request');
     }
   });
 
   it('an invalid name, limit or change, and says what is wrong', async () => {
     const reference = `env:${variable}`;
     for (const name of ['', 'Eu', 'a b', `a${'b'.repeat(63)}`, 'a\0']) {
-      failure(await send('POST', '', { name, url_reference: reference }), 400, 'invalid_name');
+      expectFailure(await send('POST', '', { name, url_reference: reference }), 400, 'invalid_name');
     }
     for (const wrong of [
       { weight: 0 },
@@ -437,11 +437,11 @@ describe('refuses', () => {
       { url_reference: reference },
       {},
     ]) {
-      failure(await send('PUT', '/default', wrong), 400, 'invalid_request');
+      expectFailure(await send('PUT', '/default', wrong), 400, 'invalid_request');
     }
-    failure(await send('PUT', '/default', { max_connections: 5 }), 400, 'invalid_request');
-    failure(await send('PUT', '/nowhere', { weight: 2 }), 404, 'not_found');
-    failure(await send('POST', '/nowhere/check'), 404, 'not_found');
+    expectFailure(await send('PUT', '/default', { max_connections: 5 }), 400, 'invalid_request');
+    expectFailure(await send('PUT', '/nowhere', { weight: 2 }), 404, 'not_found');
+    expectFailure(await send('POST', '/nowhere/check'), 404, 'not_found');
     expect((await send('GET', '/default')).body.server).toMatchObject({ weight: 1, labels: {}, status: 'active' });
   });
 

@@ -12,7 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LOW_PRIORITY_NICE, Niceness } from '../../src/embedded/niceness.js';
 import { parentOf } from '../../src/embedded/proc.js';
 import {
-  failure,
+  expectFailure,
   inProject,
   startOwnService,
   type TestResponse,
@@ -92,7 +92,7 @@ describe.runIf(onLinux)('CPU', () => {
     if (existsSync(`/proc/${pid}/autogroup`)) {
       expect(await until(() => readFileSync(`/proc/${pid}/autogroup`, 'utf8').trim().endsWith('nice 10'))).toBe(true);
     }
-    failure(await busy, 504, 'query_timeout');
+    expectFailure(await busy, 504, 'query_timeout');
     const [next] = (await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[];
     expect(next?.pid).not.toBe(pid);
     expect(getPriority(next?.pid)).toBe(0);
@@ -170,7 +170,7 @@ describe.runIf(onLinux)('memory', () => {
   ])('is refused to %s beyond its limit, and nobody else is affected', async (_what, text) => {
     const started = await lives();
     const response = await sql('hostile', `SET work_mem = '100GB'; ${text}`);
-    const body = failure(response, 400, 'sql_error');
+    const body = expectFailure(response, 400, 'sql_error');
     expect(body.message).toBe('The statement needed more memory than the limit allows');
     expect(body.postgres?.sqlstate).toBe('53200');
     expect(body.hint).toBeUndefined();
@@ -193,7 +193,7 @@ describe.runIf(onLinux)('memory', () => {
        END LOOP;
        r := NULL; PERFORM t::json; END $$`,
     );
-    expect(failure(response, 400, 'sql_error').postgres?.sqlstate).toBe('54001'); // stack depth limit exceeded
+    expect(expectFailure(response, 400, 'sql_error').postgres?.sqlstate).toBe('54001'); // stack depth limit exceeded
     expect(await lives()).toEqual(started);
   });
 
@@ -226,7 +226,7 @@ describe('the locks of a server', () => {
       expect(made.status, made.text).toBe(201);
       expect((await post('neighbour', '/data/calm', [{ n: 1 }])).status).toBe(201);
     }
-    failure(await holding, 504, 'query_timeout');
+    expectFailure(await holding, 504, 'query_timeout');
     expect(await until(async () => (await sql('hostile', 'CREATE TABLE after ()')).status === 200)).toBe(true);
   });
 
@@ -269,7 +269,7 @@ describe('the memory of the service', () => {
       expect((await sql('neighbour', 'SELECT 1 AS one')).status).toBe(200);
       const large = JSON.stringify({ sql: 'SELECT length($1::text) AS n', params: ['x'.repeat(8_000_000)] });
       expect((await post('neighbour', '/sql', large)).body.rows).toEqual([{ n: 8_000_000 }]);
-      failure(await post('hostile', '/sql', large), 503, 'overloaded');
+      expectFailure(await post('hostile', '/sql', large), 503, 'overloaded');
     } finally {
       for (const socket of sockets) socket.destroy();
     }

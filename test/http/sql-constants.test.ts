@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Session } from '../../src/pg/index.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -75,7 +75,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   it.each(POOLS)('reports the position of an error, and leaves nothing behind, by %s', async (_pool, ask) => {
     for (let i = 0; i < 2; i++) {
-      const { postgres } = failure(await ask(`SELECT 'x'::int`), 400, 'sql_error');
+      const { postgres } = expectFailure(await ask(`SELECT 'x'::int`), 400, 'sql_error');
       expect(postgres).toMatchObject({ sqlstate: '22P02', position: 8 });
       expect((await ask('SELECT 2 AS n')).body.rows).toEqual([{ n: 2 }]);
     }

@@ -1,6 +1,6 @@
 /** Responses to free SQL do not depend on settings that a statement has changed (contract C5.18). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
 
 let service: TestService;
@@ -58,7 +58,7 @@ describe('responses do not depend on settings', () => {
       `SELECT set_config('client_encoding', CASE g WHEN 1 THEN 'LATIN1' ELSE 'UTF8' END, false), 'é' AS s
        FROM generate_series(1, 2) g`,
     ]) {
-      expect(failure(await sql(text), 400, 'statement_not_allowed').message).toContain('client_encoding');
+      expect(expectFailure(await sql(text), 400, 'statement_not_allowed').message).toContain('client_encoding');
     }
     expect((await run(`SELECT 'é' AS s`)).rows).toEqual([{ s: 'é' }]);
   });

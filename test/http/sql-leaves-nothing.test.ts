@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer, testServers } from '../support/postgres.js';
 import {
-  failure,
+  expectFailure,
   onServer,
   openConnections,
   startTestService,
@@ -71,7 +71,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(clean).toMatchObject([{ own_role: true, path: 'data', temp: null, lock_is_free: true }]);
       for (const text of LEAVING) {
         await sql(project, text);
-        failure(await sql(project, 'EXECUTE left_behind'), 400, 'sql_error');
+        expectFailure(await sql(project, 'EXECUTE left_behind'), 400, 'sql_error');
         const [found] = await project.rows(TRACES);
         // A variable of the caller's own stays known by name, without a value.
         expect({ text, found: { ...found, variable: found?.variable || null } }).toEqual({ text, found: clean[0] });
@@ -219,7 +219,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         const eventually = async (attempt: () => Promise<TestResponse>, status: number): Promise<TestResponse> => {
           let response = await attempt();
           if (!closed && response.status !== status) {
-            failure(response, 403, 'permission_denied');
+            expectFailure(response, 403, 'permission_denied');
             await sleep(20);
             response = await attempt();
           }

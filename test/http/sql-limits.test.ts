@@ -1,9 +1,9 @@
 /** What one statement may use: time, rows, bytes, slots (contract C13.14, C14.4 to C14.6, C15.1). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { TimedRequest } from '../../src/db/timed-request.js';
+import { BackendRequest } from '../../src/db/timed-request.js';
 import {
-  failure,
+  expectFailure,
   onServer,
   isIdle,
   runningRequests,
@@ -15,7 +15,7 @@ import {
 
 const MIB = 1024 * 1024;
 
-type Check = (this: TimedRequest, now: number) => void;
+type Check = (this: BackendRequest, now: number) => void;
 
 let service: TestService;
 let project: TestProject;
@@ -54,7 +54,7 @@ async function running(mark: string): Promise<number> {
 describe('time', () => {
   it('is up after timeout_ms: the response is 504, and the backend is free', async () => {
     const [response, ms] = await timed(sql("SELECT pg_sleep(20), 'mark_plain'", { timeout_ms: 300 }));
-    const body = failure(response, 504, 'query_timeout');
+    const body = expectFailure(response, 504, 'query_timeout');
     expect(body.message).toContain('300');
     expect(ms).toBeGreaterThan(290);
     expect(ms).toBeLessThan(SOON_MS);
@@ -63,15 +63,15 @@ describe('time', () => {
 
   /** As if each request had already run for 30 s. */
   async function after30Seconds<T>(work: () => Promise<T>): Promise<T> {
-    const { value: check } = Object.getOwnPropertyDescriptor(TimedRequest.prototype, 'check') as { value: Check };
-    const ahead = vi.spyOn(TimedRequest.prototype, 'check').mockImplementation(function (this: TimedRequest, now) {
+    const { value: check } = Object.getOwnPropertyDescriptor(BackendRequest.prototype, 'check') as { value: Check };
+    const ahead = vi.spyOn(BackendRequest.prototype, 'check').mockImplementation(function (this: BackendRequest, now) {
       check.call(this, now + 30_000);
     });
     return work().finally(() => ahead.mockRestore());
   }
 
   it('is up after 30 s by default', async () => {
-    const { message } = failure(await after30Seconds(() => sql('SELECT pg_sleep(35)')), 504, 'query_timeout');
+    const { message } = expectFailure(await after30Seconds(() => sql('SELECT pg_sleep(35)')), 504, 'query_timeout');
     expect(message).toContain('30000 ms');
   });
 
@@ -81,7 +81,7 @@ describe('time', () => {
         PERFORM pg_sleep(CASE WHEN NEW.n = 2 THEN 35 ELSE 0 END); RETURN NEW; END $$;
       CREATE TRIGGER rest BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION rest()`);
     const insert = () => project.call('POST', '/api/cdp/data/slow', { body: [{ n: 1 }, { n: 2 }] });
-    const { message } = failure(await after30Seconds(insert), 504, 'query_timeout');
+    const { message } = expectFailure(await after30Seconds(insert), 504, 'query_timeout');
     expect(message).toContain('30000 ms');
     expect(await project.rows('SELECT n FROM slow')).toEqual([]);
   });
@@ -90,7 +90,7 @@ describe('time', () => {
     await project.rows('CREATE TABLE timed (n int)');
     const text = `INSERT INTO timed VALUES (1);${' SELECT pg_sleep(0.2);'.repeat(90)}`;
     const [response, ms] = await timed(sql(text, { timeout_ms: 500 }));
-    failure(response, 504, 'query_timeout');
+    expectFailure(response, 504, 'query_timeout');
     expect(ms).toBeLessThan(SOON_MS);
     expect(await project.rows('SELECT * FROM timed')).toEqual([]);
   });
@@ -111,7 +111,7 @@ describe('time', () => {
   it.each(STUBBORN)('is also up for a statement that %s', async (_what, text) => {
     // 0.3 s, then 0.5 s of grace, then the end of the backend.
     const [response, ms] = await timed(sql(text, { timeout_ms: 300 }));
-    failure(response, 504, 'query_timeout');
+    expectFailure(response, 504, 'query_timeout');
     expect(ms).toBeLessThan(SOON_MS);
     await isFree('mark_stubborn');
     expect(await project.rows('SELECT 1 AS fine')).toEqual([{ fine: 1 }]);
@@ -248,7 +248,7 @@ describe('bytes', () => {
       `SELECT repeat(E'\\x01', ${3 * MIB}) AS s`,
       `SELECT 1 AS n; SELECT repeat('x', 200 * ${MIB}) AS s`,
     ]) {
-      expect(failure(await sql(text), 400, 'result_too_large').message).toMatch(/16777216|16 MiB/);
+      expect(expectFailure(await sql(text), 400, 'result_too_large').message).toMatch(/16777216|16 MiB/);
     }
     const exact = `SELECT repeat('x', ${16 * MIB} - 8) AS s`;
     expect((await sql(exact)).body).toMatchObject({ row_count: 1, truncated: false });
@@ -285,11 +285,11 @@ describe('slots', () => {
     while (waitingNow() < 4) await sleep(5);
     const tooMany = await sql('SELECT 1 AS n');
     expect(waitingNow(), 'it was refused before them').toBe(4);
-    failure(tooMany, 503, 'overloaded');
+    expectFailure(tooMany, 503, 'overloaded');
     expect(Number(tooMany.headers.get('retry-after'))).toBeGreaterThan(0);
     const refused = await Promise.all(waiting);
     for (const [response, waited] of refused) {
-      failure(response, 503, 'overloaded');
+      expectFailure(response, 503, 'overloaded');
       expect(response.headers.get('retry-after')).toMatch(/^\d+$/);
       expect(waited).toBeGreaterThan(1_900);
     }
@@ -325,8 +325,8 @@ describe('slots', () => {
       const run = (text: string, more = {}) => of.call('POST', '/api/cdp/sql', { body: { sql: text, ...more } });
       // Postgres looks for a text within another without looking whether it is to end.
       const endless = "SELECT strpos(repeat('a', 180000), 'b' || repeat('a', 90000))";
-      failure(await run(endless, { timeout_ms: 200 }), 504, 'query_timeout');
-      failure(await run('SELECT 1'), 503, 'overloaded');
+      expectFailure(await run(endless, { timeout_ms: 200 }), 504, 'query_timeout');
+      expectFailure(await run('SELECT 1'), 503, 'overloaded');
       expect((await of.call('POST', '/api/cdp/data/t', { body: [{ n: 1 }] })).status).toBe(201);
       while ((await run('SELECT 1')).status !== 200) await sleep(100);
     } finally {

@@ -1,7 +1,7 @@
 /** `params` of free SQL: every kind of JSON value for many Postgres types, with all digits (contract C5, C13.5). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -103,7 +103,7 @@ describe('works', () => {
         .join()}]) AS n`;
     const most = 65_535;
     expect((await sql(text(most), JSON.stringify(list(most)))).body.rows).toEqual([{ n: most }]);
-    failure(await sql(text(most + 1), JSON.stringify(list(most + 1))), 400, 'invalid_request');
+    expectFailure(await sql(text(most + 1), JSON.stringify(list(most + 1))), 400, 'invalid_request');
   });
 
   it('with a value that looks like the end of a string', async () => {
@@ -116,17 +116,19 @@ describe('works', () => {
 
 describe('refuses', () => {
   it('too few, too many, and params with several statements', async () => {
-    expect(failure(await sql('SELECT $1::int, $2::int', '[1]'), 400, 'invalid_request').message).toMatch(/2 .*1 /);
-    expect(failure(await sql('SELECT 1', '[1]'), 400, 'invalid_request').message).toMatch(/0 .*1 /);
-    failure(await sql('SELECT $1::int', '[]'), 400, 'invalid_request');
-    failure(await sql('SELECT $1::int; SELECT 2', '[1]'), 400, 'invalid_request');
+    expect(expectFailure(await sql('SELECT $1::int, $2::int', '[1]'), 400, 'invalid_request').message).toMatch(
+      /2 .*1 /,
+    );
+    expect(expectFailure(await sql('SELECT 1', '[1]'), 400, 'invalid_request').message).toMatch(/0 .*1 /);
+    expectFailure(await sql('SELECT $1::int', '[]'), 400, 'invalid_request');
+    expectFailure(await sql('SELECT $1::int; SELECT 2', '[1]'), 400, 'invalid_request');
   });
 
   it('values that the type does not take, and counts nothing as done', async () => {
     await project.rows('CREATE TABLE numbers (n int, m int)');
     for (const value of ['"x"', '1.5', '3000000000', 'true', '{}']) {
       const response = await sql('INSERT INTO numbers VALUES ($1, $2)', `[1, ${value}]`);
-      const { postgres, hint } = failure(response, 400, 'sql_error');
+      const { postgres, hint } = expectFailure(response, 400, 'sql_error');
       expect(['22P02', '22003']).toContain(postgres?.sqlstate);
       expect(hint).toBe('This is the value of $2 in "params".');
     }
@@ -139,7 +141,7 @@ describe('refuses', () => {
     ['character varying', `SELECT $1::varchar`, '[[]]'],
     ['uuid', 'SELECT $1::uuid', '[["0190a0b0-0000-7000-8000-000000000000"]]'],
   ])('an array for a parameter of type %s, and says what to write instead', async (type, text, params) => {
-    const body = failure(await sql(text, params), 400, 'invalid_value');
+    const body = expectFailure(await sql(text, params), 400, 'invalid_value');
     expect(body.errors).toMatchObject([{ column: '$1' }]);
     expect(body.message).toBe(`Parameter $1: an array cannot be a value of type ${type}`);
     expect(body.hint).toContain('= ANY($1)');
@@ -154,7 +156,7 @@ describe('refuses', () => {
     ] as const) {
       const [name] = column.split('::');
       const text = `SELECT * FROM own WHERE ${name} IN ($1${column === 'm' ? '' : '::code'})`;
-      const body = failure(await sql(text, '[["a", "ok"]]'), 400, 'invalid_value');
+      const body = expectFailure(await sql(text, '[["a", "ok"]]'), 400, 'invalid_value');
       expect(body.errors).toMatchObject([{ column: '$1' }]);
       expect(body.message).toBe(`Parameter $1: an array cannot be a value of type ${type}`);
       expect(body.hint).toContain('= ANY($1)');
@@ -169,7 +171,7 @@ describe('refuses', () => {
     const insert = 'INSERT INTO lists VALUES ($1)';
     for (let i = 0; i < 2; i++) expect((await sql(insert, '[[1, 2]]')).status).toBe(200);
     await project.rows('ALTER TABLE lists ALTER v TYPE text');
-    failure(await sql(insert, '[[3]]'), 400, 'invalid_value');
+    expectFailure(await sql(insert, '[[3]]'), 400, 'invalid_value');
     await project.rows('ALTER TABLE lists ALTER v TYPE jsonb USING to_jsonb(v)');
     await sql(insert, '[[4]]');
     expect(await project.rows('SELECT v FROM lists')).toEqual([{ v: '{1,2}' }, { v: '{1,2}' }, { v: [4] }]);
@@ -178,16 +180,20 @@ describe('refuses', () => {
   it('U+0000 and lone surrogates, and names the parameter', async () => {
     const cases = ['"a\\u0000"', '"\\ud800"', '["ok", "\\u0000"]', '{"a": "\\udc00"}', '{"\\u0000": 1}'];
     for (const value of cases) {
-      const body = failure(await sql('SELECT $1::text, $2::jsonb::text', `["fine", ${value}]`), 400, 'invalid_value');
+      const body = expectFailure(
+        await sql('SELECT $1::text, $2::jsonb::text', `["fine", ${value}]`),
+        400,
+        'invalid_value',
+      );
       expect(body.errors).toMatchObject([{ column: '$2', error: 'invalid_value' }]);
       const typed = value.startsWith('[') ? 'text[]' : 'text';
-      failure(await sql(`SELECT $1::${typed}`, `[${value}]`), 400, 'invalid_value');
+      expectFailure(await sql(`SELECT $1::${typed}`, `[${value}]`), 400, 'invalid_value');
     }
   });
 
   it('every bad value in one response', async () => {
     const response = await sql('SELECT $1::text, $2::text, $3::text', String.raw`["\u0000", "fine", "\ud800"]`);
-    const body = failure(response, 400, 'invalid_value');
+    const body = expectFailure(response, 400, 'invalid_value');
     expect(body.errors?.map(({ column }) => column)).toEqual(['$1', '$3']);
     expect(body.message).toMatch(/^Parameter \$1: .* \(and 1 more error\)$/);
   });

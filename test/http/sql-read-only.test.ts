@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import {
-  failure,
+  expectFailure,
   onServer,
   startTestService,
   type TestResponse,
@@ -177,16 +177,16 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await state()).toEqual(before);
       const again = await read(`SELECT current_setting('default_transaction_read_only') AS ro,
         current_setting('search_path') AS path`);
-      failure(await read('EXECUTE left_behind'), 400, 'sql_error');
+      expectFailure(await read('EXECUTE left_behind'), 400, 'sql_error');
       expect(again.body.rows).toEqual([{ ro: 'on', path: 'data' }]);
       expect(await project.rows('SELECT pg_try_advisory_lock(42) AS free')).toEqual([{ free: true }]);
     });
 
     it('with 403 and the SQLSTATE if Postgres refuses the write', async () => {
-      expect(failure(await read('DELETE FROM open'), 403, 'permission_denied').postgres?.sqlstate).toBe('25006');
-      const definer = failure(await read('SELECT definer_insert()'), 403, 'permission_denied');
+      expect(expectFailure(await read('DELETE FROM open'), 403, 'permission_denied').postgres?.sqlstate).toBe('25006');
+      const definer = expectFailure(await read('SELECT definer_insert()'), 403, 'permission_denied');
       expect(definer.postgres?.sqlstate).toBe('25006');
-      failure(await read('SELECT 1; DELETE FROM open'), 403, 'permission_denied');
+      expectFailure(await read('SELECT 1; DELETE FROM open'), 403, 'permission_denied');
     });
   });
 
@@ -218,10 +218,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     });
 
     it('sees nothing uncommitted, and no temporary tables', async () => {
-      failure(await sql('CREATE TABLE undone (n int); SELECT 1 / 0', writeToken), 400, 'sql_error');
-      failure(await sql('SELECT * FROM undone', readToken), 400, 'sql_error');
+      expectFailure(await sql('CREATE TABLE undone (n int); SELECT 1 / 0', writeToken), 400, 'sql_error');
+      expectFailure(await sql('SELECT * FROM undone', readToken), 400, 'sql_error');
       await project.rows('CREATE TEMP TABLE mine AS SELECT 1 AS n; SELECT * FROM mine');
-      failure(await sql('SELECT * FROM mine', readToken), 400, 'sql_error');
+      expectFailure(await sql('SELECT * FROM mine', readToken), 400, 'sql_error');
     });
 
     it('runs explain, show, cursors and several statements', async () => {
@@ -239,12 +239,12 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect((await sql('SELECT 1 AS n', writeToken)).body.rows).toEqual([{ n: 1 }]);
       expect((await sql('SELECT 1 AS n', writeToken, { read_only: false })).body.rows).toEqual([{ n: 1 }]);
 
-      const write = failure(await sql('SELECT 1', readToken, { read_only: false }), 403, 'insufficient_scope');
+      const write = expectFailure(await sql('SELECT 1', readToken, { read_only: false }), 403, 'insufficient_scope');
       expect(write.message).toContain('sql:write');
-      const read = failure(await sql('SELECT 1', writeToken, { read_only: true }), 403, 'insufficient_scope');
+      const read = expectFailure(await sql('SELECT 1', writeToken, { read_only: true }), 403, 'insufficient_scope');
       expect(read.message).toContain('sql:read');
       const neither = await project.tokenWith('schema:read', 'schema:write', 'data:write');
-      failure(await sql('SELECT 1', neither), 403, 'insufficient_scope');
+      expectFailure(await sql('SELECT 1', neither), 403, 'insufficient_scope');
     });
 
     it('run the reader under another role than the writer', async () => {

@@ -1,6 +1,6 @@
 /** What free SQL refuses, with which code, status and SQLSTATE (contract C2.9, C13). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
 
 let service: TestService;
@@ -64,7 +64,7 @@ describe('refuses', () => {
     await run(`DROP TABLE IF EXISTS u CASCADE; CREATE TABLE u (n int PRIMARY KEY CHECK (n > 0)); INSERT INTO u VALUES (1);
       CREATE VIEW on_u AS SELECT n FROM u`);
     for (const [text, code, status, sqlstate] of REFUSED) {
-      const body = failure(await sql(text), status, code);
+      const body = expectFailure(await sql(text), status, code);
       expect({ text: text.slice(0, 80), sqlstate: body.postgres?.sqlstate }).toEqual({
         text: text.slice(0, 80),
         sqlstate,
@@ -76,7 +76,7 @@ describe('refuses', () => {
 
   it('lone surrogates written as escapes', async () => {
     for (const text of ['\\ud800', 'a\\udc00b', '\\udc00\\ud800']) {
-      failure(
+      expectFailure(
         await project.call('POST', '/api/cdp/sql', { body: `{"sql":"SELECT '${text}'"}` }),
         400,
         'invalid_request',
@@ -99,12 +99,12 @@ describe('refuses', () => {
       { row_mode: 'tuple' },
       { numbers: 'exact' },
     ]) {
-      failure(await sql('SELECT 1', rest), 400, 'invalid_request');
+      expectFailure(await sql('SELECT 1', rest), 400, 'invalid_request');
     }
-    const { message } = failure(await sql('SELECT 1', { row_mode: 'tuple' }), 400, 'invalid_request');
+    const { message } = expectFailure(await sql('SELECT 1', { row_mode: 'tuple' }), 400, 'invalid_request');
     expect(message).toBe('body.row_mode must be one of object, array');
     const all = { sql: 5, max_rows: 0, timeout_ms: 60_001, row_mode: 'tuple', params: {}, read_only: 'no', more: 1 };
-    const { errors } = failure(await project.call('POST', '/api/cdp/sql', { body: all }), 400, 'invalid_request');
+    const { errors } = expectFailure(await project.call('POST', '/api/cdp/sql', { body: all }), 400, 'invalid_request');
     expect(errors?.map((error) => error.message).sort()).toEqual([
       'body has an unknown field "more"',
       'body.max_rows must be at least 1',
@@ -114,11 +114,11 @@ describe('refuses', () => {
       'body.sql must be a string',
       'body.timeout_ms must be at most 60000',
     ]);
-    const misspelt = failure(await sql('SELECT 1', { readonly: true }), 400, 'invalid_request');
+    const misspelt = expectFailure(await sql('SELECT 1', { readonly: true }), 400, 'invalid_request');
     expect(misspelt.hint).toBe('Did you mean "read_only"?');
-    expect(failure(await sql('SELECT 1', { more: 1 }), 400, 'invalid_request').hint).toBeUndefined();
-    failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 5 } }), 400, 'invalid_request');
-    failure(await project.call('POST', '/api/cdp/sql', { body: {} }), 400, 'invalid_request');
+    expect(expectFailure(await sql('SELECT 1', { more: 1 }), 400, 'invalid_request').hint).toBeUndefined();
+    expectFailure(await project.call('POST', '/api/cdp/sql', { body: { sql: 5 } }), 400, 'invalid_request');
+    expectFailure(await project.call('POST', '/api/cdp/sql', { body: {} }), 400, 'invalid_request');
     await run('SELECT 1', { timeout_ms: 60_000, max_rows: 100_000, row_mode: 'object', read_only: false, params: [] });
   });
 });

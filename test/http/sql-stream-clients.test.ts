@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, type MockInstance, vi } from 'vitest';
-import { TimedRequest } from '../../src/db/timed-request.js';
+import { BackendRequest } from '../../src/db/timed-request.js';
 import { endEverything, startServe } from '../support/program.js';
 import { isIdle, runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { CSV, NDJSON, openStream, statementsWith, until } from '../support/stream.js';
@@ -105,7 +105,7 @@ describe('a client', () => {
   it('that leaves while it reads nothing no longer holds Postgres back, so that the cancel can take effect', async () => {
     const stream = await open(WIDE('mark_paused'), NDJSON);
     await until(async () => (await statementsWith(service, 'mark_paused'))[0] === 'ClientWrite', SOON_MS);
-    const [resumed, ended] = (['resume', 'end'] as const).map((step) => vi.spyOn(TimedRequest.prototype, step));
+    const [resumed, ended] = (['resume', 'end'] as const).map((step) => vi.spyOn(BackendRequest.prototype, step));
     stream.sent.destroy();
     await until(async () => (await statementsWith(service, 'mark_paused')).length === 0, SOON_MS);
     await until(isFree, SOON_MS);

@@ -1,7 +1,7 @@
 /** Streams of free SQL (contract C14): NDJSON and CSV without a row limit, broken off on errors. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
-  failure,
+  expectFailure,
   onServer,
   startTestService,
   type TestResponse,
@@ -69,8 +69,8 @@ describe('NDJSON', () => {
       row_count: 2,
       type: 'INSERT',
     });
-    failure(await stream('SELECT nothing', NDJSON, { columns: true }), 400, 'sql_error');
-    failure(await stream('SELECT 1', NDJSON, { columns: 'yes' }), 400, 'invalid_request');
+    expectFailure(await stream('SELECT nothing', NDJSON, { columns: true }), 400, 'sql_error');
+    expectFailure(await stream('SELECT 1', NDJSON, { columns: 'yes' }), 400, 'invalid_request');
     expect((await stream('SELECT 1 AS a', CSV, { columns: true })).text).toBe('a\n1\n');
   });
 
@@ -195,11 +195,11 @@ describe('errors', () => {
   it('before the first bytes cause ordinary responses', async () => {
     for (const accept of [NDJSON, CSV]) {
       const response = await stream('SELECT 1 / (3 - g) FROM generate_series(1, 5) g', accept);
-      expect(failure(response, 400, 'sql_error').postgres?.sqlstate).toBe('22012');
+      expect(expectFailure(response, 400, 'sql_error').postgres?.sqlstate).toBe('22012');
       expect(response.headers.get('content-type')).toMatch(/^application\/json/);
-      failure(await stream('SELEC 1', accept), 400, 'sql_error');
-      failure(await stream('SELECT pg_sleep(9)', accept, { timeout_ms: 100 }), 504, 'query_timeout');
-      failure(await stream('COMMIT', accept), 400, 'statement_not_allowed');
+      expectFailure(await stream('SELEC 1', accept), 400, 'sql_error');
+      expectFailure(await stream('SELECT pg_sleep(9)', accept, { timeout_ms: 100 }), 504, 'query_timeout');
+      expectFailure(await stream('COMMIT', accept), 400, 'statement_not_allowed');
     }
   });
 
@@ -236,14 +236,14 @@ describe('errors', () => {
   it('occur for rows that another client encoding would garble', async () => {
     const flip = `SELECT set_config('client_encoding', CASE WHEN g = 1 THEN 'LATIN1' ELSE 'UTF8' END, false), 'é' AS s
       FROM generate_series(1, 2) g`;
-    failure(await stream(flip, NDJSON), 400, 'statement_not_allowed');
+    expectFailure(await stream(flip, NDJSON), 400, 'statement_not_allowed');
   });
 
   it.each([NDJSON, CSV])('occur for such a row long before or after the first bytes: %s', async (accept) => {
     const flip = (at: number) =>
       `SELECT set_config('client_encoding', CASE g WHEN ${at} THEN 'LATIN1' ELSE 'UTF8' END, false),
          repeat('é', 500) AS s FROM generate_series(1, 2000) g`;
-    failure(await stream(flip(1), accept), 400, 'statement_not_allowed');
+    expectFailure(await stream(flip(1), accept), 400, 'statement_not_allowed');
     const late = await openStream(service, project, accept, { sql: flip(1_000) });
     const { text, whole } = await late.rest();
     expect(whole).toBe(false);
@@ -252,7 +252,7 @@ describe('errors', () => {
   });
 
   it('occur for a row that is too large', async () => {
-    failure(await stream(`SELECT repeat('x', 17 * 1024 * 1024)`, NDJSON), 400, 'result_too_large');
+    expectFailure(await stream(`SELECT repeat('x', 17 * 1024 * 1024)`, NDJSON), 400, 'result_too_large');
   });
 
   it('occur at the time limit, halfway', async () => {

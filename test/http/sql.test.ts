@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RowCollector } from '../../src/engine/sql/row-collector.js';
-import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freeSql } from '../support/sql.js';
 
 let service: TestService;
@@ -117,7 +117,7 @@ describe('works', () => {
     expect(await run('CREATE INDEX CONCURRENTLY t_n ON t (n)')).toMatchObject({ type: 'CREATE INDEX' });
     expect(await run('REINDEX TABLE CONCURRENTLY t')).toMatchObject({ type: 'REINDEX' });
     expect(await run('DROP INDEX CONCURRENTLY t_n')).toMatchObject({ type: 'DROP INDEX' });
-    const among = failure(await sql('VACUUM t; SELECT 1'), 400, 'sql_error');
+    const among = expectFailure(await sql('VACUUM t; SELECT 1'), 400, 'sql_error');
     expect(among.postgres?.sqlstate).toBe('25001');
   });
 
@@ -272,7 +272,7 @@ describe('protects', () => {
     await run("INSERT INTO t VALUES (0, 'before')");
     const before = "INSERT INTO t VALUES (1, 'é😀'); /* — */ UPDATE t SET s = 'x';\n";
     const text = `${before}SELECT nothing FROM t; DELETE FROM t`;
-    const { postgres, message } = failure(await sql(text), 400, 'sql_error');
+    const { postgres, message } = expectFailure(await sql(text), 400, 'sql_error');
     expect(message).toContain('nothing');
     // In characters, as Postgres counts them: an astral one is one.
     expect(postgres).toMatchObject({ sqlstate: '42703', position: [...before].length + 'SELECT '.length + 1 });
@@ -282,7 +282,7 @@ describe('protects', () => {
   it('by undoing all if only the commit fails', async () => {
     await run('CREATE TABLE parent (n int PRIMARY KEY)');
     await run('CREATE TABLE child (n int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)');
-    const body = failure(
+    const body = expectFailure(
       await sql("INSERT INTO t VALUES (1, 'x'); INSERT INTO child VALUES (7)"),
       400,
       'constraint_violation',
@@ -310,7 +310,7 @@ describe('protects', () => {
     }
     const running = sql('INSERT INTO ended (n) SELECT 100 FROM pg_sleep(30)');
     for (let ended = 0; ended === 0;) ended = (await endAll('active')).rowCount ?? 0;
-    failure(await running, 503, 'database_unavailable');
+    expectFailure(await running, 503, 'database_unavailable');
     expect(await project.rows('SELECT count(*) AS n FROM ended')).toEqual([{ n: 3 }]);
   });
 

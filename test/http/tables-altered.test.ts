@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ADVISORY_LOCKS } from '../../src/tenancy/locks.js';
 import { embeddedServer } from '../support/postgres.js';
-import { refused, snapshot } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectRefused, snapshot } from '../support/schema.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { freshName, inDatabase, tablePath, Tables } from '../support/tables.js';
 
 describe.each([embeddedServer()])('a change of a table on Postgres $major', (server) => {
@@ -30,12 +30,12 @@ describe.each([embeddedServer()])('a change of a table on Postgres $major', (ser
       200,
       { success: true, message: 'table altered', table: renamed, comment: 'kept' },
     ]);
-    failure(await insert(name, [{ a: 'y' }]), 404, 'table_not_found');
+    expectFailure(await insert(name, [{ a: 'y' }]), 404, 'table_not_found');
     expect((await insert(renamed, [{ a: 'y' }])).status).toBe(201);
     expect(await project.rows(`SELECT a FROM ${name}_view ORDER BY a`)).toEqual([{ a: 'x' }, { a: 'y' }]);
     // Another table takes the name: what is remembered of the first does not serve it.
     await project.table(name, { a: 'INTEGER' });
-    failure(await insert(name, [{ a: 'z' }]), 400, 'invalid_value');
+    expectFailure(await insert(name, [{ a: 'z' }]), 400, 'invalid_value');
     expect((await insert(name, [{ a: 1 }])).status).toBe(201);
   });
 
@@ -69,7 +69,7 @@ describe.each([embeddedServer()])('a change of a table on Postgres $major', (ser
     ['a name of the service', { new_name: '_cdp_x' }, 'reserved_name'],
   ])('refuses %s', async (_title, body, code) => {
     const name = await tables.fresh({ a: 'TEXT' });
-    await refused(project, ['PUT', tablePath(name), body], 400, code);
+    await expectRefused(project, ['PUT', tablePath(name), body], 400, code);
     await tables.drop(name);
   });
 
@@ -77,7 +77,7 @@ describe.each([embeddedServer()])('a change of a table on Postgres $major', (ser
     const [name, other] = [await tables.fresh({ a: 'TEXT' }), await tables.fresh({ a: 'TEXT' })];
     await project.rows(`CREATE VIEW ${name}_view AS SELECT 1 AS one`);
     for (const taken of [other, other.toUpperCase(), `${name}_view`, `${name}_pkey`]) {
-      const error = await refused(
+      const error = await expectRefused(
         project,
         ['PUT', tablePath(name), { new_name: taken, comment: 'x' }],
         409,
@@ -86,7 +86,7 @@ describe.each([embeddedServer()])('a change of a table on Postgres $major', (ser
       expect(error.message).toContain(taken);
     }
     for (const missing of ['nowhere', 'a"b', '%00', `${name}_view`]) {
-      await refused(project, ['PUT', tablePath(missing), { comment: 'x' }], 404, 'table_not_found');
+      await expectRefused(project, ['PUT', tablePath(missing), { comment: 'x' }], 404, 'table_not_found');
     }
   });
 
@@ -94,7 +94,7 @@ describe.each([embeddedServer()])('a change of a table on Postgres $major', (ser
     const name = await tables.fresh({ a: 'TEXT' });
     await inDatabase(service, project, async (client) => {
       await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.newTable]);
-      failure(await tables.alterTable(name, { new_name: 'Race' }), 503, 'table_busy');
+      expectFailure(await tables.alterTable(name, { new_name: 'Race' }), 503, 'table_busy');
       expect((await tables.alterTable(name, { comment: 'x' })).status).toBe(200);
     });
     expect((await tables.alterTable(name, { new_name: 'Race' })).status).toBe(200);
@@ -106,7 +106,7 @@ describe.each([embeddedServer()])('a change of a table on Postgres $major', (ser
     const before = await snapshot(two);
     await inDatabase(service, one, async (client) => {
       await client.query('BEGIN; SELECT FROM data.orders');
-      failure(await new Tables(one).alterTable('orders', { new_name: 'sales' }), 503, 'table_busy');
+      expectFailure(await new Tables(one).alterTable('orders', { new_name: 'sales' }), 503, 'table_busy');
       await client.query('ROLLBACK');
     });
     expect((await new Tables(one).alterTable('orders', { new_name: 'sales', comment: 'x' })).status).toBe(200);

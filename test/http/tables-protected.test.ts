@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
 import { embeddedServer } from '../support/postgres.js';
 import { columnTypes, snapshot, tableNames } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { inDatabase, refuseComments, TABLE, Tables } from '../support/tables.js';
 
 const TEXT = [{ name: 'a', type: 'TEXT' }];
@@ -126,7 +126,7 @@ describe.each([embeddedServer()])('a table request protects on Postgres $major',
     expect(await new Tables(one).read('orders')).toMatchObject({ comment: 'of one' });
     expect(await new Tables(two).read('orders')).toMatchObject({ comment: 'of two' });
     expect(await tableNames(two)).toEqual(['orders']);
-    const error = failure(await two.call('GET', `${TABLE}/secret_plan`), 404, 'table_not_found');
+    const error = expectFailure(await two.call('GET', `${TABLE}/secret_plan`), 404, 'table_not_found');
     expect(JSON.stringify(error)).not.toContain('secret_plans');
     expect((await two.call('DELETE', `${TABLE}/orders`)).status).toBe(200);
     expect(await columnTypes(one, 'orders')).toEqual({ id: 'uuid', a: 'TEXT' });
@@ -143,7 +143,7 @@ describe.each([embeddedServer()])('a table request protects on Postgres $major',
 
       const dropping = performance.now();
       const response = await tables.drop('locked');
-      failure(response, 503, 'table_busy');
+      expectFailure(response, 503, 'table_busy');
       expect(Number(response.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(performance.now() - dropping).toBeGreaterThan(1_500);
       expect(performance.now() - dropping).toBeLessThan(20_000);

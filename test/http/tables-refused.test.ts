@@ -1,8 +1,8 @@
 /** Table requests that are refused and change nothing (contract C4, C6). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer } from '../support/postgres.js';
-import { refused, snapshot } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectRefused, snapshot } from '../support/schema.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { TABLE, Tables } from '../support/tables.js';
 
 const TEXT = [{ name: 'a', type: 'TEXT' }];
@@ -50,7 +50,7 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
     ['a type named like a property', column({ type: 'constructor' }), 'unknown_type'],
     ['one name twice', table({ columns: [...TEXT, ...TEXT] }), 'invalid_request'],
   ])('%s', async (_title, body, code) => {
-    await refused(project, ['POST', TABLE, body], 400, code);
+    await expectRefused(project, ['POST', TABLE, body], 400, code);
   });
 
   it('everything wrong with the shape, all at once', async () => {
@@ -60,7 +60,7 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
       comment: 4,
       more: 5,
     };
-    const { errors, error_count } = await refused(project, ['POST', TABLE, body], 400, 'invalid_request');
+    const { errors, error_count } = await expectRefused(project, ['POST', TABLE, body], 400, 'invalid_request');
     expect(errors?.map((error) => error.message).sort()).toEqual([
       'body has an unknown field "more"',
       'body.columns.0 must have the field "type"',
@@ -74,17 +74,17 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
 
   it('501 columns', async () => {
     const columns = Array.from({ length: 501 }, (_, i) => ({ name: `c${i}`, type: 'INTEGER' }));
-    await refused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_request');
+    await expectRefused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_request');
   });
 
   it('a lone surrogate in a comment', async () => {
     const body = '{"table_name":"fresh","columns":[{"name":"a","type":"TEXT"}],"comment":"\\ud800"}';
-    await refused(project, ['POST', TABLE, body], 400, 'invalid_request');
+    await expectRefused(project, ['POST', TABLE, body], 400, 'invalid_request');
   });
 
   it('a duplicate key in a column', async () => {
     const body = '{"table_name":"fresh","columns":[{"name":"a","name":"b","type":"TEXT"}]}';
-    await refused(project, ['POST', TABLE, body], 400, 'invalid_json');
+    await expectRefused(project, ['POST', TABLE, body], 400, 'invalid_json');
   });
 
   const INVALID = [
@@ -104,19 +104,19 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
     'a'.repeat(64),
   ];
   it.each(INVALID)('the name %j for a table', async (name) => {
-    await refused(project, ['POST', TABLE, { table_name: name, columns: TEXT }], 400, 'invalid_name');
+    await expectRefused(project, ['POST', TABLE, { table_name: name, columns: TEXT }], 400, 'invalid_name');
   });
   it.each(INVALID)('the name %j for a column', async (name) => {
-    await refused(project, ['POST', TABLE, column({ name })], 400, 'invalid_name');
+    await expectRefused(project, ['POST', TABLE, column({ name })], 400, 'invalid_name');
   });
 
   it.each(['_cdp_', '_cdp_x', '_CDP_x'])('the reserved name %s for a table', async (name) => {
-    await refused(project, ['POST', TABLE, { table_name: name, columns: TEXT }], 400, 'reserved_name');
+    await expectRefused(project, ['POST', TABLE, { table_name: name, columns: TEXT }], 400, 'reserved_name');
   });
   it.each(['id', 'ctid', 'xmin', 'xmax', 'cmin', 'cmax', 'tableoid', '_cdp_', '_cdp_x', '_CDP_x'])(
     'the reserved name %s for a column',
     async (name) => {
-      await refused(project, ['POST', TABLE, column({ name })], 400, 'reserved_name');
+      await expectRefused(project, ['POST', TABLE, column({ name })], 400, 'reserved_name');
     },
   );
 
@@ -125,18 +125,18 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
     const before = await snapshot(project);
     const response = await tables.create({ table_name: 'fresh', columns });
     expect([400, 409]).toContain(response.status);
-    failure(response, response.status, response.status === 409 ? 'column_exists' : 'invalid_request');
+    expectFailure(response, response.status, response.status === 409 ? 'column_exists' : 'invalid_request');
     expect(await snapshot(project)).toEqual(before);
   });
 
   it('every bad column in one response, and lists 50 of them', async () => {
     const columns = Array.from({ length: 60 }, (_, i) => ({ name: `${i}`, type: 'TEXT' }));
-    const error = await refused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_name');
+    const error = await expectRefused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_name');
     expect(error.errors).toHaveLength(50);
     expect(error.error_count).toBe(60);
     expect(error.message).toMatch(/ \(and 59 more errors\)$/);
     const [one, other] = columns;
-    const two = await refused(
+    const two = await expectRefused(
       project,
       ['POST', TABLE, { table_name: 'fresh', columns: [one, other] }],
       400,
@@ -152,7 +152,7 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
       { name: 'b', type: 'VARCHAR' },
     ];
     const body = { table_name: '1st', comment: '\u0000', columns };
-    const error = await refused(project, ['POST', TABLE, body], 400, 'invalid_name');
+    const error = await expectRefused(project, ['POST', TABLE, body], 400, 'invalid_name');
     expect(error.message).toMatch(/^"1st" is not a valid table name: .* \(and 3 more errors\)$/);
     expect(error.error_count).toBe(4);
     expect(error.errors?.map((place) => [place.error, place.column])).toEqual([
@@ -162,9 +162,9 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
       ['unknown_type', 'b'],
     ]);
     const many = Array.from({ length: 60 }, (_, i) => ({ name: `${i}`, type: 'TEXT' }));
-    const cut = await refused(project, ['POST', TABLE, { ...body, columns: many }], 400, 'invalid_name');
+    const cut = await expectRefused(project, ['POST', TABLE, { ...body, columns: many }], 400, 'invalid_name');
     expect([cut.errors?.length, cut.error_count]).toEqual([50, 62]);
-    const alone = await refused(project, ['POST', TABLE, table({ table_name: '1st' })], 400, 'invalid_name');
+    const alone = await expectRefused(project, ['POST', TABLE, table({ table_name: '1st' })], 400, 'invalid_name');
     expect(alone.errors).toBeUndefined();
   });
 
@@ -184,15 +184,15 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
       CREATE INDEX IF NOT EXISTS taken_index ON "Taken" (a);
       DROP TYPE IF EXISTS taken_type;
       CREATE TYPE taken_type AS ENUM ('a')`);
-    await refused(project, ['POST', TABLE, { table_name: name, columns: TEXT }], 409, 'table_exists');
+    await expectRefused(project, ['POST', TABLE, { table_name: name, columns: TEXT }], 409, 'table_exists');
   });
 
   it('to read or drop a table that does not exist, and suggests a similar name', async () => {
     await project.table('invoices', { a: 'TEXT' });
     for (const method of ['GET', 'DELETE']) {
-      const error = await refused(project, [method, `${TABLE}/invoicse`], 404, 'table_not_found');
+      const error = await expectRefused(project, [method, `${TABLE}/invoicse`], 404, 'table_not_found');
       expect(error.hint).toContain('invoices');
-      await refused(project, [method, `${TABLE}/INVOICES`], 404, 'table_not_found');
+      await expectRefused(project, [method, `${TABLE}/INVOICES`], 404, 'table_not_found');
     }
   });
 
@@ -200,26 +200,26 @@ describe.each([embeddedServer()])('a table request refuses on Postgres $major', 
     'the path %s like a table that does not exist',
     async (path) => {
       for (const method of ['GET', 'DELETE']) {
-        await refused(project, [method, `${TABLE}/${path}`], 404, 'table_not_found');
+        await expectRefused(project, [method, `${TABLE}/${path}`], 404, 'table_not_found');
       }
     },
   );
 
   it('to drop a view', async () => {
     await project.rows('CREATE OR REPLACE VIEW kept_view AS SELECT 1 AS one');
-    await refused(project, ['DELETE', `${TABLE}/kept_view`], 404, 'table_not_found');
+    await expectRefused(project, ['DELETE', `${TABLE}/kept_view`], 404, 'table_not_found');
   });
 
   it('to drop a table that views and foreign keys depend on, and names them', async () => {
     await project.table('base', { a: 'TEXT' });
     await project.rows(`CREATE VIEW base_view AS SELECT a FROM base;
       CREATE TABLE base_child (b uuid REFERENCES base)`);
-    const error = await refused(project, ['DELETE', `${TABLE}/base`], 409, 'dependent_objects');
+    const error = await expectRefused(project, ['DELETE', `${TABLE}/base`], 409, 'dependent_objects');
     expect(error.message).toContain('base_view');
     expect(error.message).toContain('base_child');
     expect(error.hint).toContain('POST /api/cdp/sql');
     const bySql = await project.call('POST', '/api/cdp/sql', { body: { sql: 'DROP TABLE base' } });
-    expect(failure(bySql, 409, 'dependent_objects').hint).toBe(
+    expect(expectFailure(bySql, 409, 'dependent_objects').hint).toBe(
       'Use DROP ... CASCADE to drop the dependent objects too.',
     );
   });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startService } from '../../src/service.js';
 import { testServers } from '../support/postgres.js';
 import { columnTypes, tableNames } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { inDatabase, TABLE, Tables } from '../support/tables.js';
 
 const TEXT = [{ name: 'a', type: 'TEXT' }];
@@ -155,7 +155,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     const response = await tables.drop('dropped');
     expect(response.status).toBe(200);
     expect(response.body).toEqual({ success: true, message: 'table dropped', table: 'dropped' });
-    failure(await project.call('GET', `${TABLE}/dropped`), 404, 'table_not_found');
+    expectFailure(await project.call('GET', `${TABLE}/dropped`), 404, 'table_not_found');
     await project.table('dropped', { b: 'TEXT' });
     expect(await project.rows('SELECT * FROM dropped')).toEqual([]);
   });
@@ -197,7 +197,7 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     const { status, text } = await large.call('GET', '/api/cdp/schema');
     expect([status, text.length > 13e6]).toEqual([200, true]);
     await copies(17, 20);
-    failure(await large.call('GET', '/api/cdp/schema'), 400, 'result_too_large');
+    expectFailure(await large.call('GET', '/api/cdp/schema'), 400, 'result_too_large');
     expect((await large.call('GET', '/api/cdp/schema/table/copy_20')).status).toBe(200);
   });
 
@@ -309,13 +309,21 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
         expect((await elsewhere('POST', '/api/cdp/data/shared', [{ a: 'y' }])).status).toBe(201);
         const altered = await elsewhere('PUT', `${TABLE}/shared/column/a`, { new_name: 'b' });
         expect(altered.status).toBe(200);
-        failure(await project.call('POST', '/api/cdp/data/shared', { body: [{ a: 'z' }] }), 400, 'unknown_column');
+        expectFailure(
+          await project.call('POST', '/api/cdp/data/shared', { body: [{ a: 'z' }] }),
+          400,
+          'unknown_column',
+        );
         await project.rows('ALTER TABLE shared ADD COLUMN c integer');
         expect((await elsewhere('POST', '/api/cdp/data/shared', [{ b: 'z', c: 1 }])).status).toBe(201);
         expect(await columnTypes(project, 'shared')).toEqual({ id: 'uuid', b: 'TEXT', c: 'integer' });
         expect((await elsewhere('DELETE', `${TABLE}/shared`)).status).toBe(200);
-        failure(await project.call('GET', `${TABLE}/shared`), 404, 'table_not_found');
-        failure(await project.call('POST', '/api/cdp/data/shared', { body: [{ b: 'x' }] }), 404, 'table_not_found');
+        expectFailure(await project.call('GET', `${TABLE}/shared`), 404, 'table_not_found');
+        expectFailure(
+          await project.call('POST', '/api/cdp/data/shared', { body: [{ b: 'x' }] }),
+          404,
+          'table_not_found',
+        );
       }
     } finally {
       await second.close();

@@ -1,8 +1,8 @@
 /** Type changes that list the values that prevent them, and that replace values first. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { refused } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectRefused } from '../support/schema.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, Tables } from '../support/tables.js';
 
 describe.each(testServers())('a type change on Postgres $major', (server) => {
@@ -35,7 +35,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
         ...['b', 'a', 'b', '1', long, long, long, `${long} and more`, null],
         ...Array.from({ length: 20 }, (_, i) => `z${i}`),
       ]);
-      const error = await refused(project, ['PUT', asked(name), { new_type: 'INTEGER' }], 409, 'not_convertible');
+      const error = await expectRefused(project, ['PUT', asked(name), { new_type: 'INTEGER' }], 409, 'not_convertible');
       expect(error.message).toMatch(/^27 values of "a" \(TEXT\) cannot be kept as INTEGER; some of their rows: /);
       expect(error.values).toEqual([
         { value: `${'ü🎉'.repeat(50)}…`, rows: 4 },
@@ -67,25 +67,25 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       ['TIMESTAMP', ['2026-01-31'], 'INTEGER', [{ value: '2026-01-31T00:00:00Z', rows: 1 }]],
     ])('of %s %j, as responses show them', async (type, sent, to, shown) => {
       const name = await filled(type, sent);
-      const error = await refused(project, ['PUT', asked(name), { new_type: to }], 409, 'not_convertible');
+      const error = await expectRefused(project, ['PUT', asked(name), { new_type: to }], 409, 'not_convertible');
       expect(error.values).toEqual(shown);
     });
 
     it('only on request, and only to a token that may query all of them', async () => {
       const name = await filled('TEXT', ['secret']);
       const body = { new_type: 'INTEGER' };
-      const plain = await refused(project, ['PUT', columnPath(name, 'a'), body], 409, 'not_convertible');
+      const plain = await expectRefused(project, ['PUT', columnPath(name, 'a'), body], 409, 'not_convertible');
       expect(JSON.stringify(plain)).not.toMatch(/secret|"values"/);
       // Row level security may hide rows from one that only reads.
       const token = await project.tokenWith('schema:read', 'schema:write', 'data:write', 'sql:read');
       const response = await project.call('PUT', asked(name), { body, token });
-      failure(response, 409, 'not_convertible');
+      expectFailure(response, 409, 'not_convertible');
       expect(response.text).not.toMatch(/secret|"values"/);
       const writer = await project.tokenWith('schema:write', 'sql:write');
       expect((await project.call('PUT', asked(name), { body, token: writer })).body.values).toEqual([
         { value: 'secret', rows: 1 },
       ]);
-      failure(await project.call('PUT', `${columnPath(name, 'a')}?return=ids`, { body }), 400, 'invalid_request');
+      expectFailure(await project.call('PUT', `${columnPath(name, 'a')}?return=ids`, { body }), 400, 'invalid_request');
     });
   });
 
@@ -121,7 +121,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     it('changes all or nothing: a value that is not in it keeps the others unchanged', async () => {
       const name = await filled('TEXT', ['yes', 'yes', 'maybe']);
       const body = { new_type: 'BOOLEAN', map: { yes: 'true' }, new_name: 'b', comment: 'x' };
-      const error = await refused(project, ['PUT', asked(name), body], 409, 'not_convertible');
+      const error = await expectRefused(project, ['PUT', asked(name), body], 409, 'not_convertible');
       expect(error.values).toEqual([{ value: 'maybe', rows: 1 }]);
       expect(error.message).toContain('1 value of "a"');
     });
@@ -140,7 +140,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       ],
     ])('refuses %j', async (body, code) => {
       const name = await filled('TEXT', ['yes']);
-      const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 400, code);
+      const error = await expectRefused(project, ['PUT', columnPath(name, 'a'), body], 400, code);
       if (code === 'invalid_value') {
         expect(error.errors?.map(({ message }) => message)).toEqual([
           'map: "on" cannot become "1", which is not a value of BOOLEAN',
@@ -152,9 +152,9 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     it('never makes an inconvertible pair of types convertible, and refuses a duplicate key', async () => {
       const name = await filled('TIMESTAMP', ['2026-01-31']);
       const body = { new_type: 'INTEGER', map: { '2026-01-31T00:00:00Z': '1' } };
-      await refused(project, ['PUT', columnPath(name, 'a'), body], 409, 'not_convertible');
+      await expectRefused(project, ['PUT', columnPath(name, 'a'), body], 409, 'not_convertible');
       const twice = '{"new_type": "TEXT", "map": {"a": "b", "a": "c"}}';
-      await refused(project, ['PUT', columnPath(name, 'a'), twice], 400, 'invalid_json');
+      await expectRefused(project, ['PUT', columnPath(name, 'a'), twice], 400, 'invalid_json');
     });
 
     it('treats SQL in it as text', async () => {

@@ -1,8 +1,8 @@
 /** Changing the type of a column over HTTP: every value is kept, or nothing changes (contract C7). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { columnTypes, refused } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { columnTypes, expectRefused } from '../support/schema.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { columnPath, freshName, Tables } from '../support/tables.js';
 
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g;
@@ -216,7 +216,12 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       const name = await tables.fresh({ v: from });
       for (const value of values) {
         const [id] = await tables.insert(name, [{ v: value }]);
-        const error = await refused(project, ['PUT', columnPath(name, 'v'), { new_type: to }], 409, 'not_convertible');
+        const error = await expectRefused(
+          project,
+          ['PUT', columnPath(name, 'v'), { new_type: to }],
+          409,
+          'not_convertible',
+        );
         expect(error.message).toContain(id);
         expect(error.message).toMatch(/\b1 value\b/);
         await project.rows(`DELETE FROM ${name}`);
@@ -242,7 +247,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     );
     const good = await tables.insert(name, [{ v: '1' }, { v: '2' }, {}]);
     const response = await tables.alter(name, 'v', { new_type: 'INTEGER' });
-    const { message, rows, ids } = failure(response, 409, 'not_convertible');
+    const { message, rows, ids } = expectFailure(response, 409, 'not_convertible');
     expect({ rows, ids }).toEqual({ rows: 7, ids: bad.toSorted().slice(0, 5) });
     expect(message).toMatch(/\b7\b/);
     const named = message.match(UUID) ?? [];
@@ -255,7 +260,12 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
   it('reports only the number if the table has no id', async () => {
     const name = freshName();
     await project.rows(`CREATE TABLE ${name} (v text); INSERT INTO ${name} VALUES ('secret'), ('1')`);
-    const error = await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'FLOAT' }], 409, 'not_convertible');
+    const error = await expectRefused(
+      project,
+      ['PUT', columnPath(name, 'v'), { new_type: 'FLOAT' }],
+      409,
+      'not_convertible',
+    );
     expect(error.message).toMatch(/\b1 value\b/);
     expect(error).toMatchObject({ rows: 1, ids: [] });
     expect(JSON.stringify(error)).not.toContain('secret');
@@ -264,7 +274,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
   it('of a type that free SQL created: to TEXT as responses show it, and to no other', async () => {
     const name = freshName();
     await project.rows(`CREATE TABLE ${name} (v numeric(6,2)); INSERT INTO ${name} VALUES (1.50)`);
-    await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'JSONB' }], 409, 'not_convertible');
+    await expectRefused(project, ['PUT', columnPath(name, 'v'), { new_type: 'JSONB' }], 409, 'not_convertible');
     expect((await tables.alter(name, 'v', { new_type: 'TEXT' })).status).toBe(200);
     expect(await project.rows(`SELECT v FROM ${name}`)).toEqual([{ v: '1.50' }]);
   });
@@ -274,7 +284,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     await project.rows(`CREATE VIEW "${name}_One" AS SELECT v FROM ${name};
       CREATE MATERIALIZED VIEW ${name}_two AS SELECT upper(v) AS u FROM ${name};
       CREATE VIEW ${name}_other AS SELECT w FROM ${name}`);
-    const error = await refused(
+    const error = await expectRefused(
       project,
       ['PUT', columnPath(name, 'v'), { new_type: 'JSONB' }],
       409,
@@ -295,7 +305,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
   ])('is refused while %s depends on the column', async (_title, make) => {
     const name = await tables.fresh({ v: 'TEXT' });
     await project.rows(make(name));
-    await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'INTEGER' }], 409, 'dependent_objects');
+    await expectRefused(project, ['PUT', columnPath(name, 'v'), { new_type: 'INTEGER' }], 409, 'dependent_objects');
   });
 
   it.each<[string, (name: string) => string]>([
@@ -305,6 +315,6 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
   ])('is refused with a conflict if %s does not fit the new type', async (_title, make) => {
     const name = await tables.fresh({ v: 'TEXT' });
     await project.rows(make(name));
-    await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'INTEGER' }], 409, 'not_convertible');
+    await expectRefused(project, ['PUT', columnPath(name, 'v'), { new_type: 'INTEGER' }], 409, 'not_convertible');
   });
 });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../src/contract/column-types.js';
 import { embeddedServer } from '../support/postgres.js';
 import { freshName } from '../support/tables.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each([embeddedServer()])('on Postgres $major', (server) => {
   let service: TestService;
@@ -156,7 +156,7 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       );
       const send = (records: object[]) => upsert('defaults', records, 'on_conflict=k&resolution=ignore&return=ids');
       expect((await send([{ n: 1 }])).status).toBe(201);
-      failure(await send([{ n: 2 }]), 400, 'constraint_violation');
+      expectFailure(await send([{ n: 2 }]), 400, 'constraint_violation');
     });
   });
 });

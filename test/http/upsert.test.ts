@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { failure, inProject, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, inProject, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 describe.each(testServers())('on Postgres $major', (server) => {
   let service: TestService;
@@ -88,7 +88,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
       it.each(['merge', 'ignore', 'replace'])('%s: but inserts no such row', async (resolution) => {
         const response = await change([{ k: 3, plan: 'pro' }], `on_conflict=k&resolution=${resolution}`);
-        const { errors } = failure(response, 400, 'constraint_violation');
+        const { errors } = expectFailure(response, 400, 'constraint_violation');
         expect(errors).toMatchObject([{ record: 0, column: 'name' }]);
         expect(await plans()).toEqual([ANN]);
       });
@@ -101,7 +101,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
           const waiting = 'SELECT FROM pg_locks WHERE NOT granted';
           await expect.poll(async () => (await client.query(waiting)).rowCount, { timeout: 60_000 }).toBe(1);
           await client.query('COMMIT');
-          const { errors } = failure(await changing, 400, 'constraint_violation');
+          const { errors } = expectFailure(await changing, 400, 'constraint_violation');
           expect(errors).toMatchObject([{ record: 0, column: 'name' }]);
         });
         expect(await plans()).toEqual([]);
@@ -204,7 +204,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const repeat = await send('on_conflict=email');
       expect(repeat.text).toBe(first.text);
       expect(await people()).toEqual([{ ...ADA, age: 40 }]);
-      failure(await send('on_conflict=email&resolution=ignore'), 422, 'idempotency_key_reused');
+      expectFailure(await send('on_conflict=email&resolution=ignore'), 422, 'idempotency_key_reused');
     });
 
     it('twice at once with the same rows in opposite order, repeatedly', async () => {
@@ -236,7 +236,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
 
     it.each(['resolution=merge', 'on_conflict=email&resolution=overwrite', 'on_conflict='])('%s', async (query) => {
-      failure(await upsert([ADA], query), 400, 'invalid_request');
+      expectFailure(await upsert([ADA], query), 400, 'invalid_request');
     });
 
     it('records that Postgres rejects, by number, and changes nothing', async () => {
@@ -256,16 +256,16 @@ describe.each(testServers())('on Postgres $major', (server) => {
           UNIQUE (site, room));
         INSERT INTO badges VALUES (1, 'one', 'secret', 1), (2, 'two', 'secret', 2)`);
       const change = (record: object) => upsert([record], 'on_conflict=k', '/api/cdp/data/badges');
-      const given = failure(await change({ k: 2, badge: 'one' }), 409, 'unique_violation');
+      const given = expectFailure(await change({ k: 2, badge: 'one' }), 409, 'unique_violation');
       expect(given.postgres?.detail).toBe('Key (badge)=(one) already exists.');
       expect(given.errors).toMatchObject([{ record: 0, column: 'badge' }]);
       // The row keeps a part of that key which the caller has not sent.
       const hidden = await change({ k: 2, room: 1 });
-      expect(failure(hidden, 409, 'unique_violation').errors).toMatchObject([{ columns: ['site', 'room'] }]);
+      expect(expectFailure(hidden, 409, 'unique_violation').errors).toMatchObject([{ columns: ['site', 'room'] }]);
       expect(hidden.text).not.toMatch(/secret|Key \(/);
       await project.rows(`CREATE TRIGGER mark BEFORE UPDATE ON badges FOR EACH ROW
         EXECUTE FUNCTION suppress_redundant_updates_trigger()`);
-      const triggered = failure(await change({ k: 2, badge: 'one' }), 409, 'unique_violation');
+      const triggered = expectFailure(await change({ k: 2, badge: 'one' }), 409, 'unique_violation');
       expect(triggered.postgres?.detail).toBeUndefined();
     });
 
@@ -279,7 +279,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ];
       for (const headers of [{}, { 'idempotency-key': 'pets' }]) {
         const response = await upsert(pets, 'on_conflict=tag', '/api/cdp/data/pets', headers);
-        expect(failure(response, 400, 'constraint_violation').errors).toMatchObject([{ record: 1 }]);
+        expect(expectFailure(response, 400, 'constraint_violation').errors).toMatchObject([{ record: 1 }]);
       }
       expect(await project.rows('DELETE FROM pets RETURNING tag')).toEqual([]);
       await project.rows('DROP TABLE pets');
@@ -287,7 +287,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('a view', async () => {
       await project.rows('CREATE OR REPLACE VIEW seen AS SELECT * FROM people');
-      failure(await upsert([ADA], 'on_conflict=email', '/api/cdp/data/seen'), 400, 'invalid_request');
+      expectFailure(await upsert([ADA], 'on_conflict=email', '/api/cdp/data/seen'), 400, 'invalid_request');
     });
   });
 
@@ -320,7 +320,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
         { record: 2, column: 'age', error: 'invalid_request' },
         { record: 3, column: 'email', error: 'invalid_value' },
       ]);
-      failure(await remove([{ name: 'Ada' }], 'name'), 400, 'invalid_request');
+      expectFailure(await remove([{ name: 'Ada' }], 'name'), 400, 'invalid_request');
       expect(await people()).toEqual([ADA]);
     });
   });

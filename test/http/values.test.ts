@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 /** The JSON that is sent for a cell, and the JSON that a SELECT answers. */
 type Kept = readonly (readonly [sent: string, answered: string])[];
@@ -233,7 +233,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it.each(Object.entries(REFUSED))(
       '%s refuses what only Postgres would accept, and names every cell',
       async (type, cells) => {
-        const body = failure(await insert(type, cells), 400, 'invalid_value');
+        const body = expectFailure(await insert(type, cells), 400, 'invalid_value');
         expect(body.error_count).toBe(cells.length);
         expect(body.errors?.map(({ record, column, error }) => [record, column, error])).toEqual(
           cells.slice(0, 50).map((_, record) => [record, 'v', 'invalid_value']),
@@ -243,7 +243,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     );
 
     it('a number for a TIMESTAMP is refused with a hint at what to send', async () => {
-      const body = failure(await insert('TIMESTAMP', ['1769862896']), 400, 'invalid_value');
+      const body = expectFailure(await insert('TIMESTAMP', ['1769862896']), 400, 'invalid_value');
       expect(body.hint).toContain('RFC 3339');
     });
 
@@ -251,7 +251,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       'id is not a UUID: %s',
       async (id) => {
         const response = await project.call('POST', '/api/cdp/data/cells_TEXT', { body: `[{"v":"x"},{"id":${id}}]` });
-        const body = failure(response, 400, 'invalid_value');
+        const body = expectFailure(response, 400, 'invalid_value');
         expect(body.errors).toMatchObject([{ record: 1, column: 'id', error: 'invalid_value' }]);
         expect(await project.rows('SELECT count(*) AS n FROM "cells_TEXT"')).toEqual([{ n: 0 }]);
       },
@@ -262,7 +262,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const response = await project.call('POST', '/api/cdp/data/mixed', {
         body: `[{"t":"fine"},{"t":{},"i":1.5,"f":"x","b":1,"at":"now","j":"\\u0000","tt":1},{"i":2},{"id":7}]`,
       });
-      const body = failure(response, 400, 'invalid_value');
+      const body = expectFailure(response, 400, 'invalid_value');
       expect(body.errors?.map(({ record, column, error }) => `${record} ${column} ${error}`)).toEqual([
         ...['t', 'i', 'f', 'b', 'at', 'j'].map((column) => `1 ${column} invalid_value`),
         '1 tt unknown_column',

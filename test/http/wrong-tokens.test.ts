@@ -8,7 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, type MockInstanc
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { callFrom } from '../support/address.js';
 import {
-  failure,
+  expectFailure,
   startTestService,
   type TestResponse,
   type TestProject,
@@ -51,16 +51,16 @@ const send = (token: string, from = address): Promise<TestResponse> =>
 
 /** Puts the address over its limit. */
 async function exhaust(from = address): Promise<void> {
-  for (let i = 0; i < LIMIT; i++) failure(await send(stranger(), from), 401, 'unauthorized');
+  for (let i = 0; i < LIMIT; i++) expectFailure(await send(stranger(), from), 401, 'unauthorized');
   await send(stranger(), from);
   questions.mockClear();
 }
 
 describe('works', () => {
   it('answers 401 up to the limit and 429 beyond it, with the time to wait', async () => {
-    for (let i = 0; i < LIMIT; i++) failure(await send(stranger()), 401, 'unauthorized');
+    for (let i = 0; i < LIMIT; i++) expectFailure(await send(stranger()), 401, 'unauthorized');
     const response = await send(stranger());
-    failure(response, 429, 'rate_limited');
+    expectFailure(response, 429, 'rate_limited');
     const wait = Number(response.headers.get('retry-after'));
     expect(wait).toBeGreaterThan(0);
     expect(wait).toBeLessThanOrEqual(60);
@@ -89,11 +89,11 @@ describe('works', () => {
     const expired = await service.engine.tokens.create(project.id, { expiresAt: new Date(Date.now() - 1) });
     const other = await project.tokenWith('data:write');
     for (let i = 0; i < LIMIT + 2; i++) {
-      failure(await callFrom(address, service.url, {}), 401, 'unauthorized');
-      failure(await send(expired.token), 401, 'token_expired');
-      failure(await send(other), 403, 'insufficient_scope');
+      expectFailure(await callFrom(address, service.url, {}), 401, 'unauthorized');
+      expectFailure(await send(expired.token), 401, 'token_expired');
+      expectFailure(await send(other), 403, 'insufficient_scope');
     }
-    failure(await send(stranger()), 401, 'unauthorized');
+    expectFailure(await send(stranger()), 401, 'unauthorized');
   });
 });
 
@@ -102,7 +102,7 @@ describe('protects', () => {
     await exhaust();
     const started = performance.now();
     const responses = await Promise.all(Array.from({ length: 200 }, () => send(stranger())));
-    for (const response of responses) failure(response, 429, 'rate_limited');
+    for (const response of responses) expectFailure(response, 429, 'rate_limited');
     expect(questions.mock.calls.length).toBeLessThanOrEqual(2 + (performance.now() - started) / 1_000);
   });
 
@@ -113,7 +113,7 @@ describe('protects', () => {
 
   it('other addresses: each has its own count', async () => {
     await exhaust();
-    failure(await send(stranger(), `127.0.2.${addresses}`), 401, 'unauthorized');
+    expectFailure(await send(stranger(), `127.0.2.${addresses}`), 401, 'unauthorized');
     const own = await project.tokenWith('schema:read');
     expect((await send(own, `127.0.3.${addresses}`)).status).toBe(200);
   });
@@ -123,10 +123,10 @@ describe('protects', () => {
     expect((await send(revoked.token)).status).toBe(200);
     await service.engine.tokens.revoke(revoked.details.id, {}, BY_ITSELF);
     await new Promise((resolve) => setTimeout(resolve, 800));
-    failure(await send(revoked.token), 401, 'unauthorized');
-    for (let i = 1; i < LIMIT; i++) failure(await send('mistyped'), 401, 'unauthorized');
-    failure(await send('mistyped'), 429, 'rate_limited');
-    failure(await send(revoked.token), 429, 'rate_limited');
+    expectFailure(await send(revoked.token), 401, 'unauthorized');
+    for (let i = 1; i < LIMIT; i++) expectFailure(await send('mistyped'), 401, 'unauthorized');
+    expectFailure(await send('mistyped'), 429, 'rate_limited');
+    expectFailure(await send(revoked.token), 429, 'rate_limited');
   });
 
   it('against headers that claim another address', async () => {
@@ -134,7 +134,7 @@ describe('protects', () => {
     for (const claimed of ['203.0.113.1', '127.0.0.1', '127.0.0.1, 203.0.113.2', 'unknown']) {
       const headers = { 'x-forwarded-for': claimed, forwarded: `for=${claimed}`, 'x-real-ip': claimed };
       const authorization = `Bearer ${stranger()}`;
-      failure(await callFrom(address, service.url, { ...headers, authorization }), 429, 'rate_limited');
+      expectFailure(await callFrom(address, service.url, { ...headers, authorization }), 429, 'rate_limited');
     }
   });
 });
@@ -150,25 +150,25 @@ describe('behind a trusted proxy', () => {
     callFrom(from, proxied.url, { 'x-forwarded-for': forwarded, authorization: `Bearer ${stranger()}` });
 
   it('counts by the address that the proxy names, from the right', async () => {
-    for (let i = 0; i < LIMIT; i++) failure(await via(`203.0.113.${i}, 198.51.100.7`), 401, 'unauthorized');
-    failure(await via('198.51.100.7'), 429, 'rate_limited');
-    failure(await via('198.51.100.7, 127.0.9.2'), 429, 'rate_limited');
-    failure(await via('198.51.100.8'), 401, 'unauthorized');
+    for (let i = 0; i < LIMIT; i++) expectFailure(await via(`203.0.113.${i}, 198.51.100.7`), 401, 'unauthorized');
+    expectFailure(await via('198.51.100.7'), 429, 'rate_limited');
+    expectFailure(await via('198.51.100.7, 127.0.9.2'), 429, 'rate_limited');
+    expectFailure(await via('198.51.100.8'), 401, 'unauthorized');
   });
 
   it('counts IPv6 by its first 64 bits', async () => {
-    for (let i = 0; i < LIMIT; i++) failure(await via(`2001:db8:0:1::${i}`), 401, 'unauthorized');
-    failure(await via('2001:db8:0:1:ffff::1'), 429, 'rate_limited');
-    failure(await via('2001:db8:0:2::1'), 401, 'unauthorized');
+    for (let i = 0; i < LIMIT; i++) expectFailure(await via(`2001:db8:0:1::${i}`), 401, 'unauthorized');
+    expectFailure(await via('2001:db8:0:1:ffff::1'), 429, 'rate_limited');
+    expectFailure(await via('2001:db8:0:2::1'), 401, 'unauthorized');
   });
 
   it("counts by the proxy's address if the header contains no address", async () => {
-    for (let i = 0; i < LIMIT; i++) failure(await via(`nonsense-${i}`, '127.0.9.2'), 401, 'unauthorized');
-    failure(await via('other nonsense', '127.0.9.2'), 429, 'rate_limited');
+    for (let i = 0; i < LIMIT; i++) expectFailure(await via(`nonsense-${i}`, '127.0.9.2'), 401, 'unauthorized');
+    expectFailure(await via('other nonsense', '127.0.9.2'), 429, 'rate_limited');
   });
 
   it('does not trust the header of any other client', async () => {
-    for (let i = 0; i < LIMIT; i++) failure(await via(`192.0.2.${i}`, '127.0.9.3'), 401, 'unauthorized');
-    failure(await via('192.0.2.99', '127.0.9.3'), 429, 'rate_limited');
+    for (let i = 0; i < LIMIT; i++) expectFailure(await via(`192.0.2.${i}`, '127.0.9.3'), 401, 'unauthorized');
+    expectFailure(await via('192.0.2.99', '127.0.9.3'), 429, 'rate_limited');
   });
 });

@@ -6,7 +6,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer, testServers } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { furnish, HARMLESS, honestRequests, RECORD, RUN_BY_INSERTS, TOLD } from './damage.js';
 
 let service: TestService;
@@ -127,7 +127,7 @@ describe('code of the project that an insert runs', () => {
     await project.rows(`CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         PERFORM pg_advisory_lock(4711); RAISE EXCEPTION 'x' USING ERRCODE = '57P01'; END $$;
       CREATE TRIGGER evil BEFORE INSERT ON kept FOR EACH ROW EXECUTE FUNCTION evil()`);
-    failure(await project.call('POST', '/api/cdp/data/kept', { body: [RECORD] }), 503, 'database_unavailable');
+    expectFailure(await project.call('POST', '/api/cdp/data/kept', { body: [RECORD] }), 503, 'database_unavailable');
     expect(await project.rows('SELECT pg_try_advisory_xact_lock(4711) AS free')).toEqual([{ free: true }]);
     expect(await project.rows('SELECT count(*) AS n FROM kept')).toEqual([{ n: 2 }]);
   });
@@ -177,7 +177,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await project.rows('SELECT count(*) AS n FROM kept')).toEqual([before]);
       expect(await project.rows('SELECT name FROM seen')).toEqual([]);
       const asked = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_prepared_statement()' } });
-      failure(asked, 403, 'permission_denied');
+      expectFailure(asked, 403, 'permission_denied');
     });
   },
 );
@@ -190,7 +190,7 @@ describe('what a project did to itself', () => {
     await project.rows(text);
     for (const path of ['', '', '?return=ids']) {
       const response = await project.call('POST', `/api/cdp/data/kept${path}`, { body: [RECORD] });
-      failure(response, status, code);
+      expectFailure(response, status, code);
     }
     const wrong: string[] = [];
     for await (const [name, response] of honestRequests(project, readToken)) {
@@ -205,7 +205,7 @@ describe('what a project did to itself', () => {
   it('causes an error on a table without rights until the project restores them', async () => {
     const { project, readToken } = await newProject();
     await project.rows('ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM CURRENT_USER; CREATE TABLE locked (a text)');
-    failure(await project.call('POST', '/api/cdp/data/locked', { body: [{ a: 'x' }] }), 403, 'permission_denied');
+    expectFailure(await project.call('POST', '/api/cdp/data/locked', { body: [{ a: 'x' }] }), 403, 'permission_denied');
     await project.rows(
       'ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO CURRENT_USER; GRANT ALL ON locked TO CURRENT_USER',
     );

@@ -6,7 +6,7 @@ import { differentRights, rightsOf } from '../../src/backup/logical/rights.js';
 import { streamDatabase } from '../../src/moves/stream.js';
 import { NEVER } from '../../src/db/timed-request.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
-import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { inDatabase, type Tenancy, withServer } from '../../src/tenancy/tenancy.js';
 import { describeAccess, makeAccess, rowsSeen } from '../support/access.js';
@@ -36,7 +36,7 @@ beforeAll(async () => {
   if (added.status !== 201) throw new Error(added.text);
   const row = await service.engine.control.servers.get('eu-1');
   if (row === null) throw new Error('It was added');
-  shared = service.engine.servers.tenancyOf(placeOf(row));
+  shared = service.engine.servers.tenancyOf(serverRefOf(row));
   const project = await service.project('guarded', 'default');
   await project.rows('SELECT 1');
   const { placement } = await service.engine.projects.get('guarded');

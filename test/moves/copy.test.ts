@@ -6,7 +6,7 @@ import type { Session } from '../../src/pg/index.js';
 import { withServiceSession } from '../../src/tenancy/service-pool.js';
 import { copyDatabase, CopyDiffers, type CopyProgress } from '../../src/moves/copy.js';
 import { entriesOf } from '../../src/backup/logical/dump-entries.js';
-import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import { NEVER } from '../../src/db/timed-request.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import type { Tenancy } from '../../src/tenancy/tenancy.js';
@@ -67,7 +67,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       source = { tenancy: service.engine.servers.tenancyOf(placement), placement };
       const row = await service.engine.control.servers.get('eu-1');
       if (row === null) throw new Error('It was added');
-      const tenancy = service.engine.servers.tenancyOf(placeOf(row));
+      const tenancy = service.engine.servers.tenancyOf(serverRefOf(row));
       target = { tenancy, placement: await tenancy.newPlacement() };
     });
     afterAll(() => service.close());

@@ -49,7 +49,7 @@ it.each<[MoveState, readonly MoveState[], Transition]>([
   [
     'undoing',
     ['preparing', 'streaming', 'fencing', 'copying', 'verifying', 'undoing'],
-    () => rows.undo(move.id, 'for the test'),
+    () => rows.beginUndo(move.id, 'for the test'),
   ],
   ['undone', ['undoing'], () => end('undone')],
 ])('a move becomes %s only from %j', (to, allowed, enter) =>

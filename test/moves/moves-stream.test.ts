@@ -2,11 +2,11 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { clearSource, PUBLICATION, restartForStream, slotOf, streamDatabase } from '../../src/moves/stream.js';
+import { cleanUpStream, PUBLICATION, restartForStream, slotOf, streamDatabase } from '../../src/moves/stream.js';
 import type { Move } from '../../src/contract/wire/moves.js';
 import { sql } from '../../src/pg/index.js';
 import { inDatabase } from '../../src/tenancy/tenancy.js';
-import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
@@ -181,7 +181,7 @@ describe('from servers of their own', () => {
     const placement = await placed();
     const row = await engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
-    const there = engine.servers.tenancyOf(placeOf(row));
+    const there = engine.servers.tenancyOf(serverRefOf(row));
     const [source, target] = [
       { tenancy: engine.servers.tenancyOf(placement), placement },
       { tenancy: there, placement: await there.newPlacement() },
@@ -210,7 +210,7 @@ describe('from servers of their own', () => {
     const placement = await placed();
     const row = await engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
-    const target = await engine.servers.tenancyOf(placeOf(row)).newPlacement();
+    const target = await engine.servers.tenancyOf(serverRefOf(row)).newPlacement();
     const source = { tenancy: engine.servers.tenancyOf(placement), placement };
     const id = randomUUID();
     await tryWithProjectLock(engine.control.address, project.id, async () => {
@@ -232,7 +232,7 @@ describe('from servers of their own', () => {
     slot.catch(() => {});
     await eventually('it is settled', async () => (await seen(id)).ended_at !== null);
     expect(await seen(id)).toMatchObject({ state: 'undone' });
-    await clearSource(source);
+    await cleanUpStream(source);
     expect(await leftHere()).toEqual([]);
     expect((await insert('b', 'b')).status).toBe(201);
   });

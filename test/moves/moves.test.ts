@@ -6,7 +6,7 @@ import { sql } from '../../src/pg/index.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { EngineError } from '../../src/contract/errors.js';
 import type { MoveState } from '../../src/contract/moves.js';
-import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import { raiseFence } from '../../src/moves/fence.js';
 import pg from 'pg';
 import type { ProjectRow } from '../../src/tenancy/control/control-rows.js';
@@ -16,7 +16,7 @@ import { type AddedServer, startAddedServer, variableWith } from '../support/add
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';
 import {
-  failure,
+  expectFailure,
   inProject,
   startOwnService,
   startTestService,
@@ -170,14 +170,16 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       to: 'eu-1',
       obstacles: [],
     });
-    failure(await plan('nowhere'), 404, 'not_found');
-    failure(await move('nowhere'), 404, 'not_found');
+    expectFailure(await plan('nowhere'), 404, 'not_found');
+    expectFailure(await move('nowhere'), 404, 'not_found');
     await project.rows('CREATE SCHEMA mine');
     await service.call('PUT', '/api/cdp/admin/servers/eu-1', { token: admin, body: { status: 'closed' } });
-    const { message } = failure(await move('eu-1'), 400, 'invalid_request');
+    const { message } = expectFailure(await move('eu-1'), 400, 'invalid_request');
     expect(message).toContain('the server eu-1 is closed; it has schemas of its own (mine)');
     await service.call('PUT', '/api/cdp/admin/servers/eu-1', { token: admin, body: { status: 'active' } });
-    expect(failure(await move('default'), 400, 'invalid_request').message).toContain('it lives on default already');
+    expect(expectFailure(await move('default'), 400, 'invalid_request').message).toContain(
+      'it lives on default already',
+    );
     expect(await leftThere()).toEqual([]);
   });
 
@@ -234,7 +236,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     await begin();
     const target = await service.engine.control.servers.get('eu-1');
     if (target === null) throw new Error('It was added');
-    const tenancy = service.engine.servers.tenancyOf(placeOf(target));
+    const tenancy = service.engine.servers.tenancyOf(serverRefOf(target));
     const spy = vi.spyOn(tenancy, 'keepsRoleNames').mockImplementationOnce(() => {
       throw new EngineError('database_unavailable', 'It is away for a moment');
     });
@@ -297,7 +299,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       const moving = idOf(await move('eu-1'));
       await eventually('rows are about to be copied', async () => (await seen(moving)).state === 'copying');
       expect(await responses()).toEqual(before);
-      failure(await insert([{ page: 'a', count: 1 }]), 503, 'database_unavailable');
+      expectFailure(await insert([{ page: 'a', count: 1 }]), 503, 'database_unavailable');
       for (const sql of [
         'SELECT writes()',
         'SELECT 1 FROM visits FOR UPDATE',
@@ -307,11 +309,11 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
         // The writer owns the table, and would see its row; the reader would not.
         'SELECT a FROM hidden',
       ]) {
-        failure(await run(sql), 503, 'database_unavailable');
+        expectFailure(await run(sql), 503, 'database_unavailable');
       }
-      failure(await run('SELECT none FROM visits'), 400, 'sql_error');
+      expectFailure(await run('SELECT none FROM visits'), 400, 'sql_error');
       const settled = await project.call('GET', '/api/cdp/receipts/second?settle=true');
-      failure(settled, 503, 'database_unavailable');
+      expectFailure(settled, 503, 'database_unavailable');
       return moving;
     });
     await eventually('the move ends', async () => (await seen(id)).ended_at !== null);
@@ -332,13 +334,13 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       });
       expect((await insert([{ page: 'a', count: 1 }])).status).toBe(201);
       id = idOf(await move('eu-1'));
-      failure(await move('eu-1'), 409, 'request_in_flight');
+      expectFailure(await move('eu-1'), 409, 'request_in_flight');
       const canceled = await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin });
       expect(canceled.status, canceled.text).toBe(202);
       await eventually('it is undone', async () => (await seen(id)).ended_at !== null);
       expect(await seen(id)).toMatchObject({ state: 'undone', reason: 'The move was canceled' });
     });
-    failure(await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin }), 400, 'invalid_request');
+    expectFailure(await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin }), 400, 'invalid_request');
     await eventually('it takes writes', async () => (await insert([{ page: 'b', count: 2 }])).status === 201);
     expect(await leftThere()).toEqual([]);
   });
@@ -352,7 +354,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const id = randomUUID();
     const write = () =>
       engine.admit(asleep, null).write({ connection: 'sql-write', signal: NEVER, timeoutMs: 60_000 }, () => ({
-        last: [sql`INSERT INTO visits (page) VALUES ('x')`],
+        beforeCommit: [sql`INSERT INTO visits (page) VALUES ('x')`],
         response: null,
         resultOf: () => null,
       }));
@@ -396,7 +398,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
   const made = async (of: ProjectRow): Promise<Placement> => {
     const server = await service.engine.control.servers.get(of.placement.added === null ? 'eu-1' : 'default');
     if (server === null) throw new Error('It is not there');
-    const tenancy = service.engine.servers.tenancyOf(placeOf(server));
+    const tenancy = service.engine.servers.tenancyOf(serverRefOf(server));
     const placement = await tenancy.newPlacement();
     await tenancy.create(placement);
     return placement;
@@ -429,7 +431,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       await inProject(service, source.placement, (client) =>
         client.query(`CREATE ROLE ${role} LOGIN; GRANT SELECT ON _cdp.idempotency_keys TO ${role}`),
       );
-      if (state === 'undoing') await moves.undo(id, 'for the test');
+      if (state === 'undoing') await moves.beginUndo(id, 'for the test');
       // The table is not there: nothing was copied.
       if (state === 'switched') expect(await moves.switch(entry, source.schemaVersion, null)).toBe(true);
     });
@@ -516,7 +518,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     project = await service.project(undefined, 'eu-1');
     await connected(other.connection, (client) => client.query('CREATE ROLE cdp_test_stranger'));
     await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
-    const refused = failure(await move('default'), 400, 'invalid_request');
+    const refused = expectFailure(await move('default'), 400, 'invalid_request');
     expect(refused.message).toContain('grants name roles that the target does not have: cdp_test_stranger');
     await project.rows('REVOKE SELECT ON t FROM cdp_test_stranger');
     const plan = await service.call('GET', `${PROJECTS}/${project.name}/move?to=default`, { token: admin });
@@ -532,7 +534,9 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       await makeSwitch(...given);
       throw new EngineError('outcome_unknown', 'The response was lost');
     });
-    vi.spyOn(rows, 'undo').mockRejectedValueOnce(new EngineError('database_unavailable', 'It is away for a moment'));
+    vi.spyOn(rows, 'beginUndo').mockRejectedValueOnce(
+      new EngineError('database_unavailable', 'It is away for a moment'),
+    );
     expect(await moved('eu-1')).toMatchObject({ state: 'done' });
     vi.restoreAllMocks();
     await service.engine.audit.flush();

@@ -10,7 +10,7 @@ import { streamDatabase, visibleIn } from '../../src/moves/stream.js';
 import { NEVER } from '../../src/db/timed-request.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { withServiceSession } from '../../src/tenancy/service-pool.js';
-import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import type { Tenancy } from '../../src/tenancy/tenancy.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
@@ -114,7 +114,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     if (added.status !== 201) throw new Error(added.text);
     const row = await service.engine.control.servers.get('eu-1');
     if (row === null) throw new Error('It was added');
-    const tenancy = service.engine.servers.tenancyOf(placeOf(row));
+    const tenancy = service.engine.servers.tenancyOf(serverRefOf(row));
     target = { tenancy, placement: await tenancy.newPlacement() };
   });
   afterAll(async () => {

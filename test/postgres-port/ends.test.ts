@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
 import { EngineError } from '../../src/contract/errors.js';
 import { sha256 } from '../../src/engine/access/tokens.js';
-import { WrongTokens } from '../../src/engine/access/rate-limits.js';
+import { WrongTokenLimiter } from '../../src/engine/access/rate-limits.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import {
   inProject,
@@ -117,8 +117,8 @@ describe.each(stages)('on %s', (_name, start) => {
     const { authenticator, control } = service.engine;
     const { valid } = authenticator as unknown as { valid: Map<string, unknown> };
     const refusal = new EngineError('rate_limited', 'Too many wrong tokens have come from this address');
-    const limited = vi.spyOn(WrongTokens.prototype, 'errorFor').mockReturnValue(refusal);
-    const closed = vi.spyOn(WrongTokens.prototype, 'beginLookUp').mockImplementation(() => {
+    const limited = vi.spyOn(WrongTokenLimiter.prototype, 'countWrongToken').mockReturnValue(refusal);
+    const closed = vi.spyOn(WrongTokenLimiter.prototype, 'beginLookUp').mockImplementation(() => {
       throw refusal;
     });
     const lookUps = vi.spyOn(control.tokens, 'byHash');

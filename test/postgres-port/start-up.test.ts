@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SessionError } from '../../src/engine/sessions/session-error.js';
 import { readStartUp, startUpSize } from '../../src/pg/protocol.js';
 import { BufferedSocket, negotiate } from '../../src/postgres-port/client-login.js';
-import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
+import { ProjectDatabaseSetup } from '../../src/tenancy/project-databases.js';
 import { startUpSettings } from '../../src/postgres-port/start-up-settings.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { parameters } from '../properties/run.js';
@@ -149,7 +149,7 @@ describe('the port', () => {
   });
 
   it("reports an unsettable parameter in Postgres's words, and does not repair the project for it", async () => {
-    const repair = vi.spyOn(ProjectDatabases.prototype, 'restoreRights');
+    const repair = vi.spyOn(ProjectDatabaseSetup.prototype, 'restoreRights');
     for (const [options, code] of [
       ['-c session_preload_libraries=x', '42501'],
       ['-c is_superuser=on', '55P02'],

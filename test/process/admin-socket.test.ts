@@ -8,7 +8,7 @@ import { chmod, lstat, readdir, readFile, readlink, writeFile } from 'node:fs/pr
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { calledByRoot } from '../../src/embedded/accounts.js';
+import { runsAsRoot } from '../../src/embedded/accounts.js';
 import {
   endEverything,
   eventually,
@@ -93,7 +93,7 @@ describe('next to a running service', () => {
     const service = await serve();
     const { mode } = await lstat(socket);
     expect(mode & 0o777).toBe(0o600);
-    if (calledByRoot()) {
+    if (runsAsRoot()) {
       const stranger = await programFor({ uid: 65_534, gid: 65_534 }, await newFolder());
       const { code, stdout, stderr } = await runProgram(['project', 'list', '--data-dir', dataDir], stranger);
       expect([code, stdout]).toEqual([1, '']);

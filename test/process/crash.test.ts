@@ -17,7 +17,7 @@ import {
   startServe,
   superuserOf,
 } from '../support/program.js';
-import { call, failure, type TestResponse } from '../support/service.js';
+import { call, expectFailure, type TestResponse } from '../support/service.js';
 
 /** One folder for all tests: each starts a service on what the one before has left. */
 let dataDir: string;
@@ -118,7 +118,7 @@ describe('kill -9', () => {
 
       await eventually('it is back', async () => {
         const response = await post(`/api/cdp/data/${table}`, [{ n: 2 }]);
-        if (response.status !== 201) failure(response, 503, String(response.body.error));
+        if (response.status !== 201) expectFailure(response, 503, String(response.body.error));
         const now = await find().catch(() => undefined);
         return response.status === 201 && now !== undefined && now !== postmaster;
       });
@@ -147,12 +147,12 @@ describe('kill -9', () => {
     process.kill((await postmasterOf(dataDir)) as number, 'SIGKILL');
     // It may have been made before the end of the server was seen.
     const first = await creating;
-    if (first.status !== 201) failure(first, 503, 'database_unavailable');
+    if (first.status !== 201) expectFailure(first, 503, 'database_unavailable');
     else await runProgram(['project', 'delete', 'shop', '--yes', '--data-dir', dataDir]);
 
     const made = await eventually('it is made after all', async () => {
       const response = await create();
-      if (response.status !== 201) failure(response, 503, 'database_unavailable');
+      if (response.status !== 201) expectFailure(response, 503, 'database_unavailable');
       return response.status === 201 && response;
     });
     expect(made.body).toMatchObject({ project: { name: 'shop', status: 'active' } });

@@ -3,7 +3,7 @@ import { access } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, newDataDir, runProgram, startServe, type Surroundings } from '../support/program.js';
 import { createDatabase, embeddedServer, type TestDatabase } from '../support/postgres.js';
-import { call, failure, onServer } from '../support/service.js';
+import { call, expectFailure, onServer } from '../support/service.js';
 
 let control: TestDatabase;
 let operator: Surroundings;
@@ -127,7 +127,7 @@ describe('protects', () => {
     );
     expect(left.rows).toEqual([]);
     await new Promise((resolve) => setTimeout(resolve, 1_000));
-    failure(await call(service.url, 'GET', '/api/cdp/schema', { token: token as string }), 401, 'unauthorized');
+    expectFailure(await call(service.url, 'GET', '/api/cdp/schema', { token: token as string }), 401, 'unauthorized');
     expect((await service.end()).code).toBe(0);
   });
 });

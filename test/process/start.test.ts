@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { chown, readdir, stat, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { calledByRoot } from '../../src/embedded/accounts.js';
+import { runsAsRoot } from '../../src/embedded/accounts.js';
 import {
   endEverything,
   firstToken,
@@ -167,11 +167,11 @@ describe('works', () => {
   it('runs as an unprivileged user', async () => {
     const dataDir = await newDataDir();
     const nobody = { uid: 65_534, gid: 65_534 };
-    const surroundings = calledByRoot() ? await programFor(nobody, await newFolder()) : {};
-    if (calledByRoot()) await chown(dirname(dataDir), nobody.uid, nobody.gid);
+    const surroundings = runsAsRoot() ? await programFor(nobody, await newFolder()) : {};
+    if (runsAsRoot()) await chown(dirname(dataDir), nobody.uid, nobody.gid);
     const service = await startServe(['--data-dir', dataDir], { ...surroundings, ...UNDER_NPM });
     expect(await pasteAll(service)).toMatchObject(THREE_RESPONSES);
-    expect((await stat(join(dataDir, 'postgres'))).uid).toBe(calledByRoot() ? nobody.uid : process.getuid?.());
+    expect((await stat(join(dataDir, 'postgres'))).uid).toBe(runsAsRoot() ? nobody.uid : process.getuid?.());
     await stopsCleanly(service, dataDir);
   });
 });

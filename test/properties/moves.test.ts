@@ -10,7 +10,7 @@ import { BY_ITSELF } from '../../src/contract/audit.js';
 import { moveProject, settle } from '../../src/moves/move.js';
 import type { MoveServices } from '../../src/moves/move-services.js';
 import type { MoveRow, MoveRows } from '../../src/moves/move-rows.js';
-import { placeOf } from '../../src/tenancy/control/server-rows.js';
+import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -118,7 +118,7 @@ async function begin(): Promise<Mover | null> {
   const { placement } = await service.engine.projects.get('shop');
   const server = await service.engine.control.servers.get(placement.added === null ? 'eu-1' : 'default');
   if (server === null) throw new Error('It was added');
-  const target = await service.engine.servers.tenancyOf(placeOf(server)).newPlacement();
+  const target = await service.engine.servers.tenancyOf(serverRefOf(server)).newPlacement();
   const move = { id: randomUUID(), projectId: project.id, source: placement, target, mode: 'copy' as const };
   if ((await services.moveRows.insert(move)) !== null) return null;
   const row = await services.moveRows.get(move.id);
@@ -182,7 +182,7 @@ it('the project lives in one place, and nothing is left elsewhere', async () => 
       lose();
       for (const one of lost) await one.run();
       await service.engine.moves.recover();
-      expect(await services.moveRows.open()).toEqual([]);
+      expect(await services.moveRows.listOpen()).toEqual([]);
       expect(await leftBehind()).toEqual([]);
       await vi.waitFor(
         async () => {

@@ -4,7 +4,7 @@
  */
 import type fc from 'fast-check';
 import { expect, inject } from 'vitest';
-import { failure, type TestResponse } from '../support/service.js';
+import { expectFailure, type TestResponse } from '../support/service.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -25,6 +25,6 @@ export function parameters<T>(numRuns: number): fc.Parameters<T> {
 /** A success, or a refusal in the usual shape (contract C2.1) that is the caller's own doing: never a 500. */
 export function checkClear(response: TestResponse): void {
   expect([response.status === 500, response.text]).toEqual([false, response.text]);
-  if (response.status >= 400) failure(response, response.status, String(response.body?.error));
+  if (response.status >= 400) expectFailure(response, response.status, String(response.body?.error));
   else expect([200, 201]).toContain(response.status);
 }

@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { checkClear, parameters } from './run.js';
 
 let service: TestService;
@@ -231,7 +231,7 @@ it('a value is accepted or refused by its rules, and reads back equal if accepte
       const seen = (read: unknown) => [label, type === 'JSONB' ? withoutSignOfZero(read) : read];
       if (value === REFUSED) {
         expect([label, response.status]).toEqual([label, 400]);
-        failure(response, 400, 'invalid_value');
+        expectFailure(response, 400, 'invalid_value');
         expect(await project.rows(`SELECT 1 FROM t WHERE n = ${n}`)).toEqual([]);
         return;
       }

@@ -1,7 +1,7 @@
 /** The contents of a project's schema, to check that a refused request changed nothing. */
 import { expect } from 'vitest';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
-import { failure, type TestProject } from './service.js';
+import { expectFailure, type TestProject } from './service.js';
 
 const CATALOG = `
   SELECT c.relname, c.relkind, obj_description(c.oid, 'pg_class') AS comment, a.attname,
@@ -27,14 +27,14 @@ export async function snapshot(project: TestProject): Promise<Snapshot> {
 }
 
 /** The call is refused with exactly this status and code, and the schema and its rows are what they were before. */
-export async function refused(
+export async function expectRefused(
   project: TestProject,
   [method, path, body]: readonly [method: string, path: string, body?: unknown],
   status: number,
   code: string,
 ): Promise<ErrorBody> {
   const before = await snapshot(project);
-  const error = failure(await project.call(method, path, { body }), status, code);
+  const error = expectFailure(await project.call(method, path, { body }), status, code);
   expect(await snapshot(project)).toEqual(before);
   return error;
 }

@@ -205,7 +205,7 @@ export async function call(url: string, method: string, path: string, given: Cal
 }
 
 /** The one assertion for the shape of failures: throws unless the response is exactly such a failure. */
-export function failure(response: TestResponse, status: number, code: string): ErrorBody {
+export function expectFailure(response: TestResponse, status: number, code: string): ErrorBody {
   const body = response.body as unknown as ErrorBody;
   const right =
     response.status === status &&
@@ -225,8 +225,8 @@ export const isIdle = ({ engine }: TestService): boolean =>
 
 /** Requests that hold a place in Postgres. */
 export function runningRequests({ engine }: TestService): number {
-  const { api, sql } = engine.load.requests;
-  return api.running + sql.running;
+  const { typed, sql } = engine.load.requests;
+  return typed.running + sql.running;
 }
 
 /** Connections to projects' databases, on all servers. */

@@ -3,7 +3,7 @@
  * must have in common with it.
  */
 import { expect } from 'vitest';
-import { failure, type TestProject } from './service.js';
+import { expectFailure, type TestProject } from './service.js';
 
 export async function spread(project: TestProject): Promise<void> {
   await project.rows(`
@@ -45,7 +45,7 @@ export async function distributionOf(project: TestProject): Promise<Record<strin
 }
 
 /** Its rows are there, and rows that refer to nothing are refused. */
-export async function isWhole(project: TestProject): Promise<void> {
+export async function expectIntact(project: TestProject): Promise<void> {
   expect(
     await project.rows(`SELECT (SELECT count(*) FROM customers)::int AS customers, (SELECT sum(n) FROM orders)::int AS sum,
       (SELECT count(*) FROM orders o JOIN customers c ON c.id = o.customer)::int AS joined,
@@ -53,7 +53,7 @@ export async function isWhole(project: TestProject): Promise<void> {
   ).toEqual([{ customers: 50, sum: 500, joined: 200, countries: 2, note: 1, a: 'x' }]);
   for (const rows of [`VALUES (gen_random_uuid(), 'fr')`, `SELECT id, 'xx' FROM customers`]) {
     const sql = `INSERT INTO orders (customer, country) ${rows}`;
-    failure(await project.call('POST', '/api/cdp/sql', { body: { sql } }), 400, 'constraint_violation');
+    expectFailure(await project.call('POST', '/api/cdp/sql', { body: { sql } }), 400, 'constraint_violation');
   }
   expect(await project.rows(`INSERT INTO notes (country) VALUES ('fr') RETURNING id`)).toEqual([{ id: 2 }]);
   await project.rows("DELETE FROM notes WHERE id = 2; SELECT setval('notes_id_seq', 1)");

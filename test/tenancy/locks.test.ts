@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { countRows } from '../../src/backup/logical/dump.js';
 import { sql, withSession } from '../../src/pg/index.js';
 import { startService } from '../../src/service.js';
-import { ADVISORY_LOCKS, beginHolding, LockHeld, takeAdvisoryLock } from '../../src/tenancy/locks.js';
-import { openDatabases } from '../../src/tenancy/database-privileges.js';
+import { ADVISORY_LOCKS, beginWithTableLock, LockHeld, takeAdvisoryLock } from '../../src/tenancy/locks.js';
+import { publicDatabases } from '../../src/tenancy/database-privileges.js';
 import { drain } from '../../src/tenancy/drain.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import type { Tenancy } from '../../src/tenancy/tenancy.js';
@@ -94,9 +94,9 @@ describe('the control database', () => {
 
   it('is not named among those that are open', async () => {
     const { address } = service.engine.control;
-    expect(await withSession(address, openDatabases)).not.toContain(service.database);
+    expect(await withSession(address, publicDatabases)).not.toContain(service.database);
     await onServer(service.server, (client) => client.query(`GRANT CONNECT ON DATABASE ${service.database} TO PUBLIC`));
-    expect(await withSession(address, openDatabases)).toContain(service.database);
+    expect(await withSession(address, publicDatabases)).toContain(service.database);
   });
 
   it('does not keep a start waiting once it is asked to stop', async () => {
@@ -148,7 +148,7 @@ describe('the control database', () => {
       const wait = { name: 'The lock', ms: 100 };
       const taking = [
         withSession(address, (session) => takeAdvisoryLock(session, sql`${77}`, wait)),
-        withSession(address, (session) => beginHolding(session, sql`cdp.migrations`, wait)),
+        withSession(address, (session) => beginWithTableLock(session, sql`cdp.migrations`, wait)),
       ];
       for (const outcome of await Promise.allSettled(taking)) {
         const error = (outcome as PromiseRejectedResult).reason as Error;

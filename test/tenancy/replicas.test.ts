@@ -10,7 +10,7 @@ import { type Cluster, startCluster } from '../faults/support/cluster.js';
 import { variableWith } from '../support/added-server.js';
 import { makeFolder } from '../support/folder.js';
 import { connected } from '../support/postgres.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { debianMajors, PASSWORD, type ThrowawayServer } from '../support/throwaway-postgres.js';
 
 interface Stage {
@@ -117,8 +117,8 @@ describe.each([
 
   it('accepts only a replica of its own', async () => {
     const primary = `env:${variableWith(urlOf(cluster.primary()))}`;
-    failure(await set({ replicas: [primary] }), 400, 'invalid_request');
-    failure(await set({ replicas: ['env:CDP_TEST_NOWHERE'] }), 400, 'invalid_request');
+    expectFailure(await set({ replicas: [primary] }), 400, 'invalid_request');
+    expectFailure(await set({ replicas: ['env:CDP_TEST_NOWHERE'] }), 400, 'invalid_request');
     const { body } = await service.call('GET', `/api/cdp/admin/servers/${server}`, { token: admin });
     expect(body.server).toMatchObject({ replicas: [], consistency: 'strong' });
   });

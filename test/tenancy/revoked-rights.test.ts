@@ -25,12 +25,12 @@ import {
 } from '../support/service.js';
 import { pino } from 'pino';
 
-const places = { folder: null, path: process.env.PATH ?? '' };
+const programSearch = { folder: null, path: process.env.PATH ?? '' };
 
 /** A server that has Postgres's own programs for a logical backup, if there is one. */
 const withPrograms: TestServer[] = [];
 for (const server of testServers()) {
-  await findPrograms(places, server.major).then(
+  await findPrograms(programSearch, server.major).then(
     () => withPrograms.push(server),
     () => {},
   );
@@ -189,7 +189,7 @@ describe.each(HOMES)('on $name', ({ start, form, moves }) => {
   // Without the programs there is no logical backup.
   it.each(form === null ? [] : [form])('keeps it in a %s backup, and in the project restored from it', async () => {
     const file = join(folder, `${project.name}.cdp`);
-    const common = { file, places, signal: new AbortController().signal };
+    const common = { file, programSearch, signal: new AbortController().signal };
     const progress = () => undefined;
     await backup(service.engine.backupServices(BY_ITSELF), {
       ...common,
@@ -200,7 +200,7 @@ describe.each(HOMES)('on $name', ({ start, form, moves }) => {
     });
     expect(await rightsOf(project.name)).toEqual(before);
     const as = `${project.name}-copy`;
-    const to = { projectName: project.name, as, at: null, missing: false, place: {} };
+    const to = { projectName: project.name, as, at: null, missing: false, placementRequest: {} };
     const { projects } = await restore(service.engine.backupServices(BY_ITSELF), { ...common, progress, ...to });
     expect(projects[0]?.left_out).toEqual([]);
     expect(await rightsOf(as)).toEqual(before);

@@ -93,7 +93,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     // They count under a changed limit, too.
     await service.engine.control.servers.set('second', { maxConnections: 4 }, null);
     const { placement } = await service.engine.projects.get('abroad');
-    expect(service.engine.databaseAccess.capacities.of(placement).maxConnections).toBe(4);
+    expect(service.engine.databaseAccess.capacities.forPlacement(placement).maxConnections).toBe(4);
     expect(load()).toEqual({ running: 2, waiting: 4 });
     leave.abort();
     expect(await Promise.all(hanging)).toEqual(Array(6).fill('left'));

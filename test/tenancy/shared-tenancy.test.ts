@@ -7,8 +7,8 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { readMigrations } from '../../src/tenancy/migrations/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
-import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
-import { SharedTenancy } from '../../src/tenancy/shared-tenancy.js';
+import { ProjectDatabaseSetup } from '../../src/tenancy/project-databases.js';
+import { OwnDatabaseTenancy } from '../../src/tenancy/shared-tenancy.js';
 import type { ServerAddress } from '../../src/pg/index.js';
 import type { Backend } from '../../src/tenancy/connections/watchdog.js';
 import { blocks, read } from '../docs/markdown.js';
@@ -23,7 +23,7 @@ let role: string;
 let control: string;
 let template: string;
 let address: ServerAddress;
-let tenancy: SharedTenancy;
+let tenancy: OwnDatabaseTenancy;
 let placements: Placement[];
 
 beforeEach(() => {
@@ -39,8 +39,8 @@ beforeEach(() => {
     database: control,
     connectionTimeoutMillis: 5_000,
   };
-  tenancy = new SharedTenancy(address, {
-    projectDatabases: new ProjectDatabases(
+  tenancy = new OwnDatabaseTenancy(address, {
+    projectDatabases: new ProjectDatabaseSetup(
       readMigrations('project'),
       [],
       () => Promise.resolve(true),

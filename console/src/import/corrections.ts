@@ -1,6 +1,6 @@
 /** Converts refused records to cells that the user can correct, and back. */
 import { signal } from '@preact/signals';
-import type { Mapping } from '../../../src/import/field-mapping.js';
+import type { FieldMapping } from '../../../src/import/field-mapping.js';
 import { cellsOf, isJson, membersOf } from '../../../src/import/json-records.js';
 import { type EncodedRecord, refusedLine } from '../../../src/import/record-encoder.js';
 import { cellEncoder } from '../../../src/import/values.js';
@@ -20,7 +20,7 @@ export class Corrections {
   /** The text that the user typed, by the row's id and the column. */
   readonly typed = signal<ReadonlyMap<string, ReadonlyMap<string, string>>>(new Map());
   /** Mappings of all fields, in the fields' order. */
-  private readonly mappings: readonly Mapping[];
+  private readonly mappings: readonly FieldMapping[];
   /** Columns with errors, in the order in which these were found; they are shown first. */
   private readonly wrong = new Set<string>();
   private readonly others = new Set<string>();
@@ -124,7 +124,7 @@ export class Corrections {
     return `${[header, ...lines].join('\r\n')}\r\n`;
   }
 
-  private mappingOf(column: string): Mapping | undefined {
+  private mappingOf(column: string): FieldMapping | undefined {
     return this.mappings.find((mapping) => mapping.column === column);
   }
 

@@ -5,15 +5,15 @@ import { computed, type Signal, signal } from '@preact/signals';
 import { CdpError, type StoreOptions, type Table } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';
 import { columnNames } from '../../../src/import/column-names.js';
-import { type Mapping, requestedType } from '../../../src/import/field-mapping.js';
-import { type ImportPlan, planImport, type Planned, type PlanOptions } from '../../../src/import/import-plan.js';
+import { type FieldMapping, requestedType } from '../../../src/import/field-mapping.js';
+import { type ImportPlan, planImport, type PlanResult, type PlanOptions } from '../../../src/import/import-plan.js';
 import type { FileRecord, ImportFile } from '../../../src/import/source.js';
 import { membersOf } from '../../../src/import/json-records.js';
 import { readCatalog, tableByName, tables } from '../schema/catalog.js';
-import { entered, may } from '../session.js';
+import { currentSession, hasScope } from '../session.js';
 
 /** The user's choices for a field. */
-export interface Choice {
+export interface FieldChoice {
   readonly isTaken: boolean;
   readonly column: string;
   /** A type of the API, or one of the epochs; an existing column keeps its type. */
@@ -27,13 +27,13 @@ export class Draft {
   readonly table: Signal<string>;
   /** undefined: the import creates the table. */
   readonly existing = signal<Table | undefined>(undefined);
-  readonly planned = signal<Planned | null>(null);
+  readonly planned = signal<PlanResult | null>(null);
   readonly error = signal<unknown>(null);
   /** The rows read so far; null if no file is being read. */
   readonly reading = signal<{ rows: number; share: number | null } | null>(null);
-  readonly choices = signal<readonly Choice[]>([]);
+  readonly choices = signal<readonly FieldChoice[]>([]);
   /** The user's changes to the guesses, by field name. They survive a change of the reading options. */
-  private readonly corrected = new Map<string, Partial<Choice>>();
+  private readonly corrected = new Map<string, Partial<FieldChoice>>();
   /** The user's choices for records with an existing key, and for refused records. */
   readonly wantedStoring = signal<StoreOptions>({});
   /** The columns of each unique index of the table. */
@@ -48,7 +48,7 @@ export class Draft {
     this.table = signal(table ?? tableNameOf(file.path));
   }
 
-  get mappings(): readonly Mapping[] {
+  get mappings(): readonly FieldMapping[] {
     return this.planned.value?.plan.files[0]?.mappings ?? [];
   }
 
@@ -75,7 +75,7 @@ export class Draft {
     try {
       const existing = await findTable(this.table.value);
       const uniqueIndexes = existing?.kind === 'table' ? await uniqueIndexesOf(existing.name) : [];
-      const options = { ...this.options.value, addColumns: may('schema:write') };
+      const options = { ...this.options.value, addColumns: hasScope('schema:write') };
       const planned = await planImport([file], existing, options, {}, watch);
       if (isStale()) return;
       this.existing.value = existing;
@@ -103,19 +103,19 @@ export class Draft {
     await this.read();
   }
 
-  choose(field: number, change: Partial<Choice>): void {
+  choose(field: number, change: Partial<FieldChoice>): void {
     const name = this.mappings[field]?.field ?? '';
     this.corrected.set(name, { ...this.corrected.get(name), ...change });
     this.choices.value = this.choices.value.map((choice, i) => (i === field ? this.changed(choice, change) : choice));
   }
 
-  private withCorrections({ field }: Mapping, guess: Choice): Choice {
+  private withCorrections({ field }: FieldMapping, guess: FieldChoice): FieldChoice {
     const corrections = this.corrected.get(field);
     return corrections === undefined ? guess : this.changed(guess, corrections);
   }
 
   /** An existing column keeps its type; only its times may be numbers. */
-  private changed(choice: Choice, change: Partial<Choice>): Choice {
+  private changed(choice: FieldChoice, change: Partial<FieldChoice>): FieldChoice {
     const next = { ...choice, ...change };
     const own = this.typeOf(next.column);
     const isEpoch = own === 'TIMESTAMP' && requestedType(next.type)?.epoch !== undefined;
@@ -135,7 +135,7 @@ export class Draft {
       (other, i) => i !== field && other.isTaken && other.column.toLowerCase() === choice.column.toLowerCase(),
     );
     if (isTwice) return 'Another field goes to this column';
-    if (choice.column !== 'id' && this.typeOf(choice.column) === undefined && !may('schema:write'))
+    if (choice.column !== 'id' && this.typeOf(choice.column) === undefined && !hasScope('schema:write'))
       return 'The table has no such column, and this token may not add one';
     return '';
   }
@@ -145,7 +145,7 @@ export class Draft {
       this.planned.value !== null &&
       this.reading.value === null &&
       NAME.test(this.table.value) &&
-      (this.existing.value !== undefined || may('schema:write')) &&
+      (this.existing.value !== undefined || hasScope('schema:write')) &&
       this.choices.value.some(({ isTaken }) => isTaken) &&
       this.choices.value.every((_, i) => this.problemOf(i) === ''),
   );
@@ -176,9 +176,9 @@ export class Draft {
 
   /** The plan with the user's choices. */
   get plan(): ImportPlan {
-    const { plan } = this.planned.value as Planned;
+    const { plan } = this.planned.value as PlanResult;
     const mappings = this.mappings.map((mapping, i) => {
-      const { isTaken, column, type } = this.choices.value[i] as Choice;
+      const { isTaken, column, type } = this.choices.value[i] as FieldChoice;
       if (!isTaken) return { field: mapping.field, column: null, type: null };
       const { epoch: _, ...others } = mapping;
       const requested = requestedType(type);
@@ -196,7 +196,7 @@ export class Draft {
   /** The first values of a field, as written in the file. */
   samplesOf(field: number): (string | null)[] {
     const name = this.mappings[field]?.field ?? '';
-    return (this.planned.value?.first[0] ?? []).map((record) => sampleOf(record, field, name));
+    return (this.planned.value?.firstRecords[0] ?? []).map((record) => sampleOf(record, field, name));
   }
 
   leave(): void {
@@ -205,10 +205,10 @@ export class Draft {
   }
 }
 
-function choiceFor({ column, type }: Mapping, table: Table | undefined): Choice {
+function choiceFor({ column, type }: FieldMapping, table: Table | undefined): FieldChoice {
   const isThere = column === 'id' || table?.columns.some(({ name }) => name === column);
   return {
-    isTaken: column !== null && (isThere === true || may('schema:write')),
+    isTaken: column !== null && (isThere === true || hasScope('schema:write')),
     column: column ?? '',
     type: type ?? 'TEXT',
   };
@@ -237,7 +237,7 @@ async function findTable(name: string): Promise<Table | undefined> {
   const isUnknown = tables.value !== null && !tableByName.value.has(name);
   if (!NAME.test(name) || isUnknown) return undefined;
   try {
-    return await entered().client.describe(name);
+    return await currentSession().client.describe(name);
   } catch (error) {
     if (error instanceof CdpError && error.code === 'table_not_found') return undefined;
     throw error;
@@ -246,7 +246,7 @@ async function findTable(name: string): Promise<Table | undefined> {
 
 /** Indexes that apply to every row and contain only columns, not expressions. */
 async function uniqueIndexesOf(table: string): Promise<readonly (readonly string[])[]> {
-  const indexes = await entered().client.indexes(table);
+  const indexes = await currentSession().client.indexes(table);
   return indexes.flatMap(({ unique, partial, valid, columns }) => {
     const named = columns.filter((column) => column !== null);
     return unique && !partial && valid && named.length === columns.length ? [named] : [];

@@ -5,12 +5,12 @@ import { Icon } from '../parts/icon.js';
 import { Menu } from '../parts/menu.js';
 import { count, counted } from '../parts/formats.js';
 import { linkTo } from '../route.js';
-import { may } from '../session.js';
-import type { ImportJob, State } from './job.js';
+import { hasScope } from '../session.js';
+import type { ImportJob, JobState } from './job.js';
 import { Problem } from './problem.js';
 import { RefusedGrid } from './refused-grid.js';
 
-const TITLES: Record<State, string> = {
+const TITLES: Record<JobState, string> = {
   waiting: 'Waiting for its file',
   running: 'Importing',
   pausing: 'Pausing',
@@ -78,7 +78,8 @@ export function JobView({ job, onClose }: { job: ImportJob; onClose: () => void 
       {state === 'done' && (
         <p class="job-done">
           {counted(journal.stored, 'row')} of {job.fileName} are in{' '}
-          <a href={linkTo('tables', header.table)}>{header.table}</a>.{may('sql:read') && ' Look at them with SQL.'}
+          <a href={linkTo('tables', header.table)}>{header.table}</a>.
+          {hasScope('sql:read') && ' Look at them with SQL.'}
         </p>
       )}
     </div>
@@ -87,7 +88,7 @@ export function JobView({ job, onClose }: { job: ImportJob; onClose: () => void 
 
 function Quarantined({ rows, table }: { rows: number; table: string }) {
   const text = `${count(rows)} in quarantine`;
-  if (!may('sql:read')) return <span class="bad">{text}</span>;
+  if (!hasScope('sql:read')) return <span class="bad">{text}</span>;
   return (
     <a class="bad" href={`${linkTo('quarantine')}?${new URLSearchParams({ table })}`}>
       {text}

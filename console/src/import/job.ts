@@ -7,10 +7,10 @@ import { defaultConcurrency } from '../../../src/client/insert.js';
 import { BatchReader, requireUnchanged } from '../../../src/import/batch-reader.js';
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
-import { doubtOf, settleOutdated } from '../../../src/import/receipts.js';
+import { doubtOf, settleExpired } from '../../../src/import/receipts.js';
 import { BatchSender } from '../../../src/import/send.js';
 import type { ImportFile } from '../../../src/import/source.js';
-import { entered, watchedFetch } from '../session.js';
+import { currentSession, watchedFetch } from '../session.js';
 import { Corrections } from './corrections.js';
 import type { StoredJournal } from './stored-journal.js';
 
@@ -18,7 +18,7 @@ import type { StoredJournal } from './stored-journal.js';
  * `waiting`: needs its file, to which the browser lost access when the tab was closed. `correcting`: everything has
  * been sent, and refused records remain.
  */
-export type State = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'correcting' | 'done';
+export type JobState = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'correcting' | 'done';
 
 /**
  * With more refused records the import pauses, because the user should look at them first. This also limits its memory.
@@ -26,7 +26,7 @@ export type State = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'c
 const REFUSED = { records: 10_000, characters: 16 * 1024 * 1024 };
 
 export class ImportJob {
-  readonly state = signal<State>('waiting');
+  readonly state = signal<JobState>('waiting');
   readonly error = signal<unknown>(null);
   /** The part of the file that has been read, from 0 to 1. */
   readonly share = signal(0);
@@ -36,7 +36,7 @@ export class ImportJob {
   private file: ImportFile | undefined;
   private stop = new AbortController();
   private readonly abort = new AbortController();
-  private readonly client = new CdpClient({ url: location.origin, token: entered().token, fetch: watchedFetch });
+  private readonly client = new CdpClient({ url: location.origin, token: currentSession().token, fetch: watchedFetch });
   private readonly sender: BatchSender;
 
   constructor(readonly journal: StoredJournal) {
@@ -92,7 +92,7 @@ export class ImportJob {
    * receipts
    */
   private async settleOutdated(): Promise<void> {
-    const inDoubt = await settleOutdated(this.client, this.journal, this.journal.header.table);
+    const inDoubt = await settleExpired(this.client, this.journal, this.journal.header.table);
     if (inDoubt === 0) return;
     throw new FileError(doubtOf(inDoubt), 'Check which rows the table has, discard this import, and import the others');
   }
@@ -161,7 +161,7 @@ export class ImportJob {
     if (journal.isFinished) await journal.remove();
   }
 
-  private stateAtEnd(): State {
+  private stateAtEnd(): JobState {
     return this.journal.isFinished ? 'done' : 'correcting';
   }
 

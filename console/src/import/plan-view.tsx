@@ -10,7 +10,7 @@ import { formatName } from '../../../src/import/format.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { readCatalog, tables } from '../schema/catalog.js';
 import { API_NAME } from '../schema/fields.js';
-import { may } from '../session.js';
+import { hasScope } from '../session.js';
 import type { Draft } from './draft.js';
 import { FieldTable } from './field-table.js';
 import { FileButton } from './file-button.js';
@@ -28,7 +28,7 @@ interface PlanViewProps {
   readonly onClose: () => void;
 }
 
-export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
+export function ImportPlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
   const error = useSignal<unknown>(null);
   const isBusy = useSignal(false);
   const { file, table, existing, planned, reading } = draft;
@@ -144,7 +144,7 @@ function TargetNote({ draft: { existing, planned, newColumns } }: { draft: Draft
   if (planned.value === null) return null;
   const table = existing.value;
   if (table === undefined)
-    return may('schema:write') ? (
+    return hasScope('schema:write') ? (
       <p class="import-note">A new table</p>
     ) : (
       <p class="import-note bad">There is no such table, and this token may not create one</p>
@@ -153,7 +153,7 @@ function TargetNote({ draft: { existing, planned, newColumns } }: { draft: Draft
   return (
     <p class="import-note">
       A table with about {count(table.approximate_rows ?? 0)} rows
-      {added > 0 && may('schema:write') && `, which gets ${counted(added, 'new column')}`}
+      {added > 0 && hasScope('schema:write') && `, which gets ${counted(added, 'new column')}`}
     </p>
   );
 }

@@ -2,7 +2,7 @@
 import type { FileFormat } from '../../../src/import/format.js';
 import type { PlanOptions } from '../../../src/import/import-plan.js';
 import type { DateOrder } from '../../../src/import/timestamps.js';
-import { Check, Choice, Field, useCommitted } from '../parts/fields.js';
+import { CheckboxField, SelectField, Field, useCommitted } from '../parts/fields.js';
 import type { Draft } from './draft.js';
 
 /** Represents undefined, which a select cannot hold. */
@@ -22,7 +22,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
     <details class="read-options">
       <summary>How it is read</summary>
       <div class="read-options-form">
-        <Choice
+        <SelectField
           label="Format"
           value={format ?? GUESS}
           items={[
@@ -35,7 +35,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ]}
           onChange={(value) => set({ format: value === GUESS ? undefined : (value as FileFormat) })}
         />
-        <Choice
+        <SelectField
           label="Delimiter"
           value={delimiter ?? GUESS}
           items={[
@@ -53,7 +53,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           value={options.value.sheet ?? ''}
           onChange={(value) => set({ sheet: value.trim() === '' ? undefined : value.trim() })}
         />
-        <Choice
+        <SelectField
           label="First line"
           value={columns === undefined ? 'header' : 'record'}
           items={[
@@ -68,7 +68,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           inputMode="numeric"
           onChange={(value) => set({ skipLines: Number.parseInt(value) || 0 })}
         />
-        <Choice
+        <SelectField
           label="Encoding"
           value={encoding ?? GUESS}
           items={[
@@ -82,7 +82,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ]}
           onChange={(value) => set({ encoding: value === GUESS ? undefined : value })}
         />
-        <Choice
+        <SelectField
           label="Decimals"
           value={decimal}
           items={[
@@ -93,7 +93,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
             set({ decimal: value as '.' | ',', thousands: thousands === value ? undefined : thousands });
           }}
         />
-        <Choice
+        <SelectField
           label="Thousands"
           value={thousands ?? GUESS}
           items={(
@@ -107,7 +107,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ).filter(([value]) => value !== decimal)}
           onChange={(value) => set({ thousands: value === GUESS ? undefined : value })}
         />
-        <Choice
+        <SelectField
           label="Dates"
           value={dates ?? GUESS}
           items={[
@@ -126,7 +126,7 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
             set({ null: words.length === 0 ? undefined : words });
           }}
         />
-        <Choice
+        <SelectField
           label="Escape in quotes"
           value={options.value.escape ?? GUESS}
           items={[
@@ -135,8 +135,8 @@ export function ReadOptionsForm({ draft }: { draft: Draft }) {
           ]}
           onChange={(value) => set({ escape: value === GUESS ? undefined : value })}
         />
-        <Check label="Quotes are text" isChecked={!quotes} onChange={(isText) => set({ quotes: !isText })} />
-        <Check
+        <CheckboxField label="Quotes are text" isChecked={!quotes} onChange={(isText) => set({ quotes: !isText })} />
+        <CheckboxField
           label="Nested objects as columns"
           isChecked={flatten ?? false}
           onChange={(isFlat) => set({ flatten: isFlat ? true : undefined })}

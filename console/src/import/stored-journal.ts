@@ -5,8 +5,8 @@ import type { ErrorDetail } from '../../../src/contract/errors.js';
 import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine } from '../../../src/import/journal.js';
 import type { ImportPlan } from '../../../src/import/import-plan.js';
 import { type EncodedRecord, messageIn } from '../../../src/import/record-encoder.js';
-import type { Split } from '../../../src/import/send.js';
-import { entered } from '../session.js';
+import type { RefusedPart } from '../../../src/import/send.js';
+import { currentSession } from '../session.js';
 import { addHeader, addLine, allHeaders, readLines, removeLines } from './stored-lines.js';
 
 export interface Header extends ImportHeader {
@@ -57,7 +57,7 @@ export class StoredJournal extends Journal<Header> {
 
   static async create(table: string, plan: ImportPlan): Promise<StoredJournal> {
     const begun = new Date().toISOString();
-    const project = entered().project?.id ?? '';
+    const project = currentSession().project?.id ?? '';
     const header = { id: newKey(), format: JOURNAL_FORMAT, begun, project, table, plan };
     const isKept = await addHeader(header).then(
       () => true,
@@ -68,7 +68,7 @@ export class StoredJournal extends Journal<Header> {
 
   /** The unfinished journals of this project, the newest first. */
   static async unfinished(): Promise<StoredJournal[]> {
-    const project = entered().project?.id ?? '';
+    const project = currentSession().project?.id ?? '';
     const own = (await allHeaders<Header>()).filter(
       (header) => header.project === project && header.format === JOURNAL_FORMAT,
     );
@@ -94,7 +94,7 @@ export class StoredJournal extends Journal<Header> {
     return [...this.corrections];
   }
 
-  async addSplit({ batch, part, refused, into }: Split): Promise<void> {
+  async addSplit({ batch, part, refused, into }: RefusedPart): Promise<void> {
     const refusedRows = refused.map(({ record, errors }) => ({
       id: `${batch.number}.${batch.records.indexOf(record)}`,
       record,

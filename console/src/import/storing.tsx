@@ -1,6 +1,6 @@
 /** How to treat records whose key exists already, and records that the service refuses. */
 import type { StoreOptions } from '../../../src/client/index.js';
-import { Choice } from '../parts/fields.js';
+import { SelectField } from '../parts/fields.js';
 import type { Draft } from './draft.js';
 
 const RESOLUTIONS = [
@@ -16,7 +16,7 @@ export function Storing({ draft }: { draft: Draft }) {
   return (
     <div class="import-storing">
       {keys.length > 0 && (
-        <Choice
+        <SelectField
           label="Key"
           value={keyName(onConflict)}
           items={[
@@ -27,14 +27,14 @@ export function Storing({ draft }: { draft: Draft }) {
         />
       )}
       {onConflict !== undefined && (
-        <Choice
+        <SelectField
           label="If a row has that key"
           value={resolution ?? 'merge'}
           items={RESOLUTIONS}
           onChange={(value) => change({ resolution: value as (typeof RESOLUTIONS)[number][0] })}
         />
       )}
-      <Choice
+      <SelectField
         label="Refused records"
         value={onError ?? ''}
         items={[

@@ -1,5 +1,5 @@
 /** Reads the service's metrics in Prometheus's text format, and computes the changes between two samples. */
-import { entered, watchedFetch } from '../session.js';
+import { currentSession, watchedFetch } from '../session.js';
 
 /** The values of each metric, by its labels as written. */
 export type Metrics = ReadonlyMap<string, ReadonlyMap<string, number>>;
@@ -12,17 +12,17 @@ export interface Sample {
 
 /** @throws Error with a message for the user */
 export async function takeSample(): Promise<Sample> {
-  const headers = { authorization: `Bearer ${entered().token}` };
+  const headers = { authorization: `Bearer ${currentSession().token}` };
   const response = await watchedFetch('/metrics', { headers }).catch(() => {
     throw new Error('The service does not respond.');
   });
   if (!response.ok) throw new Error(`The service does not show its metrics here (${response.status}).`);
-  return { at: performance.now(), metrics: read(await response.text()) };
+  return { at: performance.now(), metrics: parseMetrics(await response.text()) };
 }
 
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 
-export function read(text: string): Metrics {
+export function parseMetrics(text: string): Metrics {
   const metrics = new Map<string, Map<string, number>>();
   for (const line of text.split('\n')) {
     const [, name, labels = '', value] = LINE.exec(line) ?? [];

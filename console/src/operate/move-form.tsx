@@ -2,7 +2,7 @@
 import { useSignal } from '@preact/signals';
 import type { Server } from '../../../src/contract/wire/servers.js';
 import { ActionForm } from '../parts/action-form.js';
-import { Check, Choice } from '../parts/fields.js';
+import { CheckboxField, SelectField } from '../parts/fields.js';
 import { useLoaded } from '../parts/loaded.js';
 import { size } from '../parts/formats.js';
 import { goTo } from '../route.js';
@@ -35,7 +35,7 @@ export function MoveForm({ project, from, to, servers, onClose, onDone }: MoveFo
         goTo('servers');
       }}
     >
-      <Choice
+      <SelectField
         label={`From ${from} to`}
         value={target.value}
         items={others.map(({ name, status }) => [name, status === 'active' ? name : `${name} (${status})`])}
@@ -62,7 +62,7 @@ export function MoveForm({ project, from, to, servers, onClose, onDone }: MoveFo
         Reads continue. Writes fail with 503 while the rows are copied. If the move fails before the switch, it is
         undone, and the project stays on {from}.
       </p>
-      <Check
+      <CheckboxField
         label="Compare the rows themselves before the switch, not only their number. Writes wait longer."
         isChecked={verify.value === 'full'}
         onChange={(isFull) => (verify.value = isFull ? 'full' : 'counts')}

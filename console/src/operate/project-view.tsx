@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { isProjectName } from '../../../src/contract/names.js';
 import type { Project } from '../../../src/contract/wire/projects.js';
 import { useDialog } from '../parts/dialog.js';
-import { Check, TextField } from '../parts/fields.js';
+import { CheckboxField, TextField } from '../parts/fields.js';
 import { useLoaded } from '../parts/loaded.js';
 import { size, day } from '../parts/formats.js';
 import { Icon } from '../parts/icon.js';
@@ -172,7 +172,7 @@ function Deactivate({ project: { name }, reload, onClose }: FormProps) {
       onDone={() => void reload()}
     >
       <p>Its requests are rejected until it is activated again. Nothing is deleted.</p>
-      <Check
+      <CheckboxField
         label="End the requests that are running. Otherwise this waits for them, about 70 s at most."
         isChecked={now.value}
         onChange={(isNow) => (now.value = isNow)}

@@ -5,7 +5,7 @@ import type { CreateTokenResponse, Token } from '../../../src/contract/wire/toke
 import { copyText } from '../parts/clipboard.js';
 import { Alert } from '../parts/announcements.js';
 import { Notice, useDialog } from '../parts/dialog.js';
-import { Check, Choice, TextField } from '../parts/fields.js';
+import { CheckboxField, SelectField, TextField } from '../parts/fields.js';
 import { Icon } from '../parts/icon.js';
 import { ago, day } from '../parts/formats.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -137,7 +137,7 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
       <fieldset class="scopes">
         <legend class="field-label">It may</legend>
         {SCOPES.map((scope) => (
-          <Check
+          <CheckboxField
             key={scope}
             label={
               <>
@@ -149,7 +149,7 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
           />
         ))}
       </fieldset>
-      <Choice label="Expires" value={days.value} items={LIFETIMES} onChange={(chosen) => (days.value = chosen)} />
+      <SelectField label="Expires" value={days.value} items={LIFETIMES} onChange={(chosen) => (days.value = chosen)} />
     </ActionForm>
   );
 }
@@ -189,7 +189,11 @@ function Revoke({ project, token: { id, name }, onClose, onDone }: RevokeProps) 
       onDone={onDone}
     >
       <p>Programs that use it are refused within a second. A revoked token cannot be restored.</p>
-      <Check label="End its running requests too" isChecked={now.value} onChange={(isNow) => (now.value = isNow)} />
+      <CheckboxField
+        label="End its running requests too"
+        isChecked={now.value}
+        onChange={(isNow) => (now.value = isNow)}
+      />
     </ActionForm>
   );
 }

@@ -1,6 +1,6 @@
 /** A request to the API as the console sends it, and as an equivalent command. */
 import { Transport } from '../../../src/client/transport.js';
-import { entered, watchedFetch } from '../session.js';
+import { currentSession, watchedFetch } from '../session.js';
 import { copyText } from './clipboard.js';
 import { IconButton } from './icon.js';
 
@@ -13,7 +13,12 @@ export interface ApiRequest {
 
 /** @throws CdpError */
 export function send<Result>({ method, path, body }: ApiRequest): Promise<Result> {
-  const transport = new Transport({ url: location.origin, token: entered().token, fetch: watchedFetch, maxRetries: 2 });
+  const transport = new Transport({
+    url: location.origin,
+    token: currentSession().token,
+    fetch: watchedFetch,
+    maxRetries: 2,
+  });
   return transport.json<Result>({
     method,
     path,

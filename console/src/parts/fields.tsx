@@ -46,7 +46,7 @@ interface ChoiceProps extends Labeled {
   readonly onChange: (value: string) => void;
 }
 
-export const Choice = ({ label, value, items, onChange }: ChoiceProps) => (
+export const SelectField = ({ label, value, items, onChange }: ChoiceProps) => (
   <Field label={label}>
     <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
       {items.map(([each, text]) => (
@@ -63,7 +63,7 @@ interface CheckProps extends Labeled {
   readonly onChange: (isChecked: boolean) => void;
 }
 
-export const Check = ({ label, isChecked, onChange }: CheckProps) => (
+export const CheckboxField = ({ label, isChecked, onChange }: CheckProps) => (
   <label class="check">
     <input type="checkbox" checked={isChecked} onChange={(event) => onChange(event.currentTarget.checked)} />
     <span>{label}</span>

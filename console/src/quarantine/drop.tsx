@@ -10,7 +10,7 @@ interface DropProps {
   readonly onDone: () => void;
 }
 
-export function Drop({ filter, onClose, onDone }: DropProps) {
+export function DropRecordsForm({ filter, onClose, onDone }: DropProps) {
   const isAll = Object.keys(filter).length === 0;
   const query = new URLSearchParams(isAll ? { all: 'true' } : filter);
   return (

@@ -19,9 +19,9 @@ import { oneLine } from '../results/cells.js';
 import { JsonTree } from '../results/json-tree.js';
 import { routeQuery } from '../route.js';
 import { query } from '../schema/table-details.js';
-import { may } from '../session.js';
-import { Drop } from './drop.js';
-import { Replay } from './replay.js';
+import { hasScope } from '../session.js';
+import { DropRecordsForm } from './drop.js';
+import { ReplayRecordsForm } from './replay.js';
 
 const FILTERS = ['table', 'error', 'column', 'since', 'until', 'id'] as const;
 
@@ -52,9 +52,9 @@ export function QuarantineScreen() {
   const hasRecords = items !== null && items.length > 0;
   const act = (kind: Action, on: Filter) =>
     open((close) => {
-      if (kind === 'drop') return <Drop filter={on} onClose={close} onDone={reload} />;
+      if (kind === 'drop') return <DropRecordsForm filter={on} onClose={close} onDone={reload} />;
       const tables = [...new Set(items?.map(({ table }) => table))];
-      return <Replay filter={on} tables={tables} onClose={close} onDone={reload} />;
+      return <ReplayRecordsForm filter={on} tables={tables} onClose={close} onDone={reload} />;
     });
   const show = (record: QuarantinedRecord) =>
     open((close) => (
@@ -73,7 +73,7 @@ export function QuarantineScreen() {
       isBusy={items === null}
       actions={
         hasRecords &&
-        may('data:write') && (
+        hasScope('data:write') && (
           <div class="actions">
             <button type="button" class="button" onClick={() => act('replay', filter)}>
               Try again …
@@ -167,7 +167,7 @@ const RecordDialog = ({ record: { table, time, record, errors }, onClose, onActi
     <div class="cell-value" tabIndex={0} role="region" aria-label="The record as it was sent">
       {/^\s*[[{]/.test(record) ? <JsonTree text={record} /> : <pre>{record}</pre>}
     </div>
-    {may('data:write') && (
+    {hasScope('data:write') && (
       <div class="dialog-actions">
         <button type="button" class="button is-danger" onClick={() => onAction('drop')}>
           Drop …

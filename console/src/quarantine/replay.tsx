@@ -2,10 +2,10 @@
 import { useSignal } from '@preact/signals';
 import type { ReplayResult } from '../../../src/client/index.js';
 import { ActionForm } from '../parts/action-form.js';
-import { Choice, Field } from '../parts/fields.js';
+import { SelectField, Field } from '../parts/fields.js';
 import { Icon, IconButton } from '../parts/icon.js';
 import { counted } from '../parts/formats.js';
-import { entered } from '../session.js';
+import { currentSession } from '../session.js';
 import type { Filter } from './quarantine-screen.js';
 
 interface Change {
@@ -23,7 +23,7 @@ interface ReplayProps {
   readonly onDone: () => void;
 }
 
-export function Replay({ filter, tables, onClose, onDone }: ReplayProps) {
+export function ReplayRecordsForm({ filter, tables, onClose, onDone }: ReplayProps) {
   const table = useSignal(filter.table ?? tables[0] ?? '');
   const changes = useSignal<readonly Change[]>([]);
   const options = { ...filter, table: table.value, ...changesOf(changes.value) };
@@ -35,12 +35,12 @@ export function Replay({ filter, tables, onClose, onDone }: ReplayProps) {
         `${counted(inserted + updated, 'record')} stored, ${refused} refused again`
       }
       request={{ method: 'POST', path: '/api/cdp/quarantine/replay', body: options }}
-      run={() => entered().client.replayQuarantine(options)}
+      run={() => currentSession().client.replayQuarantine(options)}
       onClose={onClose}
       onDone={onDone}
     >
       {filter.table === undefined && (
-        <Choice
+        <SelectField
           label="Table"
           value={table.value}
           items={tables.map((name) => [name, name])}

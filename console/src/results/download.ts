@@ -2,12 +2,12 @@
  * Downloads all rows of a statement: runs it again, as the reader if the token may, and writes the stream to a file as it
  * arrives.
  */
-import { entered, may } from '../session.js';
-import type { Question } from '../sql/run.js';
+import { currentSession, hasScope } from '../session.js';
+import type { RunRequest } from '../sql/run.js';
 
-export type Format = 'csv' | 'ndjson' | 'parquet';
+export type DownloadFormat = 'csv' | 'ndjson' | 'parquet';
 
-const TYPES: Readonly<Record<Format, string>> = {
+const TYPES: Readonly<Record<DownloadFormat, string>> = {
   csv: 'text/csv',
   ndjson: 'application/x-ndjson',
   parquet: 'application/vnd.apache.parquet',
@@ -24,14 +24,14 @@ interface SaveFilePicker {
  * @throws CdpError; FileError if a Parquet file cannot hold a value; an AbortError if the user does not choose a file
  */
 export async function download(
-  { text, params }: Question,
-  format: Format,
+  { text, params }: RunRequest,
+  format: DownloadFormat,
   name: string,
   signal: AbortSignal,
   progress: (bytes: number) => void,
 ): Promise<void> {
-  const { client } = entered();
-  const options = { read_only: may('sql:read'), timeout_ms: 60_000, signal };
+  const { client } = currentSession();
+  const options = { read_only: hasScope('sql:read'), timeout_ms: 60_000, signal };
   const { parquetRows } = format === 'parquet' ? await import('../../../src/export/parquet-file.js') : {};
   const open = (): AsyncIterable<Uint8Array> => {
     if (parquetRows !== undefined) return parquetRows(client, text, params, options, () => {});
@@ -82,7 +82,7 @@ async function* encoded(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array
 const PART_BYTES = 8 * 1024 * 1024;
 
 /** Blobs of blobs: browsers move large ones to disk. */
-async function collect(chunks: AsyncIterable<Uint8Array>, format: Format): Promise<Blob> {
+async function collect(chunks: AsyncIterable<Uint8Array>, format: DownloadFormat): Promise<Blob> {
   const parts: Blob[] = [];
   let waiting: Uint8Array<ArrayBuffer>[] = [];
   let bytes = 0;

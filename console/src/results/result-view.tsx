@@ -10,12 +10,12 @@ import { Icon } from '../parts/icon.js';
 import { Menu } from '../parts/menu.js';
 import { count, counted, size } from '../parts/formats.js';
 import { say } from '../parts/announcements.js';
-import { entered } from '../session.js';
-import type { Question } from '../sql/run.js';
+import { currentSession } from '../session.js';
+import type { RunRequest } from '../sql/run.js';
 import { CellDialog, type ShownCell } from './cell-dialog.js';
 import type { OwnWidths } from './column-widths.js';
 import { type Rectangle, toJsonText, toMarkdown, toTsv } from './copy.js';
-import { download, type Format } from './download.js';
+import { download, type DownloadFormat } from './download.js';
 import { Grid } from './grid.js';
 import type { Result } from './result.js';
 import { rangeOf, type Selection, START } from './selection.js';
@@ -29,7 +29,7 @@ export interface ResultSettings {
 interface ResultViewProps {
   readonly result: Result;
   /** The statement to run again for a file. */
-  readonly question: Question | null;
+  readonly question: RunRequest | null;
   /** Precedes the number of rows. */
   readonly lead: ComponentChildren;
   readonly settings: ResultSettings;
@@ -169,13 +169,13 @@ function chosen(result: Result, selection: Selection, orAll: boolean): Rectangle
 const isRepeatable = (result: Result): boolean =>
   result.isComplete.value && /^(SELECT|SHOW|EXPLAIN|VALUES|TABLE|WITH|FETCH)/.test(result.type.value);
 
-function Download({ question }: { question: Question }) {
+function Download({ question }: { question: RunRequest }) {
   const progress = useSignal<number | null>(null);
   const abort = useMemo(() => ({ current: new AbortController() }), []);
-  const start = async (format: Format) => {
+  const start = async (format: DownloadFormat) => {
     abort.current = new AbortController();
     progress.value = 0;
-    const signal = AbortSignal.any([abort.current.signal, entered().left]);
+    const signal = AbortSignal.any([abort.current.signal, currentSession().left]);
     try {
       await download(question, format, 'result', signal, (bytes) => (progress.value = bytes));
       say('Downloaded');

@@ -1,7 +1,7 @@
 /** The project's tables and columns. They are read once, and again after anything that may have changed them. */
 import { computed, effect, signal } from '@preact/signals';
 import { CdpError, type Table } from '../../../src/client/index.js';
-import { entered, may, session } from '../session.js';
+import { currentSession, hasScope, session } from '../session.js';
 
 /** null: not read yet, or not allowed for the token. */
 export const tables = signal<readonly Table[] | null>(null);
@@ -13,7 +13,7 @@ let reading: Promise<void> | undefined;
 
 /** @param isAgain reads the catalog even if it has been read */
 export function readCatalog(isAgain = false): Promise<void> {
-  if (!may('schema:read')) return Promise.resolve();
+  if (!hasScope('schema:read')) return Promise.resolve();
   if (!isAgain && (reading !== undefined || tables.value !== null)) return reading ?? Promise.resolve();
   const mine = read().finally(() => {
     if (reading === mine) reading = undefined;
@@ -23,11 +23,11 @@ export function readCatalog(isAgain = false): Promise<void> {
 }
 
 async function read(): Promise<void> {
-  const { client } = entered();
+  const { client } = currentSession();
   try {
     withoutColumns.clear();
     const all = await client.tables().catch((error: unknown) => {
-      if (error instanceof CdpError && error.code === 'result_too_large' && may('sql:read')) return readNames();
+      if (error instanceof CdpError && error.code === 'result_too_large' && hasScope('sql:read')) return readNames();
       throw error;
     });
     tables.value = all.sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -49,8 +49,8 @@ const NAMES = `SELECT relname, relkind, obj_description(oid, 'pg_class'),
 /** All tables without their columns, which {@link readColumns} reads for one table at a time. */
 async function readNames(): Promise<Table[]> {
   type Row = [name: string, kind: keyof typeof KINDS, comment: string | null, rows: number | null];
-  const options = { read_only: may('sql:read'), row_mode: 'array', max_rows: 100_000 } as const;
-  const { rows } = await entered().client.query<Row>(NAMES, [], options);
+  const options = { read_only: hasScope('sql:read'), row_mode: 'array', max_rows: 100_000 } as const;
+  const { rows } = await currentSession().client.query<Row>(NAMES, [], options);
   return rows.map(([name, kind, comment, approximate_rows]) => {
     withoutColumns.add(name);
     return { name, kind: KINDS[kind], comment, approximate_rows, columns: [] };
@@ -61,7 +61,7 @@ async function readNames(): Promise<Table[]> {
 export async function readColumns(name: string): Promise<void> {
   if (!withoutColumns.delete(name)) return;
   try {
-    const read = await entered().client.describe(name);
+    const read = await currentSession().client.describe(name);
     tables.value = tables.value?.map((table) => (table.name === name ? read : table)) ?? null;
   } catch (error) {
     catalogError.value = error instanceof CdpError ? error.message : String(error);

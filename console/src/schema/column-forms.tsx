@@ -2,9 +2,9 @@
 import { useSignal } from '@preact/signals';
 import type { Column, ValueCount } from '../../../src/client/index.js';
 import type { ColumnType } from '../../../src/contract/column-types.js';
-import { Check, TextField } from '../parts/fields.js';
+import { CheckboxField, TextField } from '../parts/fields.js';
 import { counted } from '../parts/formats.js';
-import { entered, may } from '../session.js';
+import { currentSession, hasScope } from '../session.js';
 import { ChangeDialog } from './change-dialog.js';
 import { RuleFields, type RulesChange } from './column-rules.js';
 import { CommentField, NameField, TypeSelect } from './fields.js';
@@ -15,7 +15,7 @@ interface FormProps {
   readonly onClose: () => void;
 }
 
-export function AddColumn({ table, onClose }: FormProps) {
+export function AddColumnForm({ table, onClose }: FormProps) {
   const name = useSignal('');
   const type = useSignal<ColumnType>('TEXT');
   const comment = useSignal('');
@@ -31,7 +31,7 @@ export function AddColumn({ table, onClose }: FormProps) {
       title={`New column of ${table}`}
       action="Add column"
       request={name.value === '' ? null : { method: 'POST', path: ['table', table, 'column'], body }}
-      send={(isDryRun) => entered().client.addColumn(table, body, isDryRun ? { dryRun: true } : {})}
+      send={(isDryRun) => currentSession().client.addColumn(table, body, isDryRun ? { dryRun: true } : {})}
       onClose={onClose}
     >
       <NameField text={name} />
@@ -40,7 +40,7 @@ export function AddColumn({ table, onClose }: FormProps) {
         <span class="field-label">Type</span>
         <TypeSelect label="Type" value={type.value} onChange={(chosen) => (type.value = chosen)} />
       </div>
-      <Check
+      <CheckboxField
         label="Unique: no two rows have the same value"
         isChecked={unique.value}
         onChange={(isUnique) => (unique.value = isUnique)}
@@ -56,7 +56,7 @@ interface AlterColumnProps extends FormProps {
   readonly isUnique: boolean;
 }
 
-export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterColumnProps) {
+export function AlterColumnForm({ table, column, rules, isUnique, onClose }: AlterColumnProps) {
   // Of `id`, only the comment can change.
   const isId = column.name === 'id';
   const name = useSignal(column.name);
@@ -76,7 +76,7 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
   };
   const isWhole = name.value !== '' && newRules.value !== null && Object.keys(body).length > 0;
   // Listing values means reading them, which requires another scope.
-  const wantsValues = isNewType && may('sql:write');
+  const wantsValues = isNewType && hasScope('sql:write');
   const request = {
     method: 'PUT',
     path: ['table', table, 'column', column.name],
@@ -89,7 +89,7 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
       action="Change column"
       request={isWhole ? request : null}
       send={(isDryRun) =>
-        entered().client.alterColumn(table, column.name, body, {
+        currentSession().client.alterColumn(table, column.name, body, {
           ...(wantsValues ? { return: 'values' } : {}),
           ...(isDryRun ? { dryRun: true } : {}),
         })
@@ -152,10 +152,10 @@ export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterCo
 }
 
 /** @param props.column undefined to drop the whole table */
-export function Drop({ table, column, onClose, onDone }: FormProps & { column?: string; onDone?: () => void }) {
+export function DropForm({ table, column, onClose, onDone }: FormProps & { column?: string; onDone?: () => void }) {
   const typed = useSignal('');
   const name = column ?? table;
-  const { client } = entered();
+  const { client } = currentSession();
   return (
     <ChangeDialog
       title={column === undefined ? `Drop the table ${table}` : `Drop the column ${column} of ${table}`}
@@ -185,7 +185,7 @@ export function Drop({ table, column, onClose, onDone }: FormProps & { column?: 
   );
 }
 
-export function AlterTable({
+export function AlterTableForm({
   table,
   comment: old,
   onClose,
@@ -204,7 +204,7 @@ export function AlterTable({
       request={
         Object.keys(body).length === 0 || name.value === '' ? null : { method: 'PUT', path: ['table', table], body }
       }
-      send={(isDryRun) => entered().client.alterTable(table, body, isDryRun ? { dryRun: true } : {})}
+      send={(isDryRun) => currentSession().client.alterTable(table, body, isDryRun ? { dryRun: true } : {})}
       onDone={() => onDone(name.value)}
       onClose={onClose}
     >

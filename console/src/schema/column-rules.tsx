@@ -1,7 +1,7 @@
 /** The rules for a column's values in addition to its type: NOT NULL, unique, and the default. */
 import { useSignal } from '@preact/signals';
 import type { Index } from '../../../src/client/index.js';
-import { Choice, Field } from '../parts/fields.js';
+import { SelectField, Field } from '../parts/fields.js';
 import type { ColumnRules } from './table-details.js';
 
 export interface RulesChange {
@@ -54,7 +54,7 @@ export function RuleFields({ type, rules, isUnique, onChange }: RuleFieldsProps)
     );
   };
   const pick = (label: string, signal: { value: string }, options: Readonly<Record<string, string>>) => (
-    <Choice
+    <SelectField
       label={label}
       value={signal.value}
       items={[['', 'as it is'], ...Object.entries(options)]}

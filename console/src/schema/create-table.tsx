@@ -3,7 +3,7 @@ import { useSignal } from '@preact/signals';
 import type { ColumnType } from '../../../src/contract/column-types.js';
 import { Icon, IconButton } from '../parts/icon.js';
 import { goTo } from '../route.js';
-import { entered } from '../session.js';
+import { currentSession } from '../session.js';
 import { ChangeDialog } from './change-dialog.js';
 import { API_NAME, CommentField, NameField, TypeSelect } from './fields.js';
 
@@ -13,7 +13,7 @@ interface Draft {
   readonly unique?: true;
 }
 
-export function CreateTable({ onClose }: { onClose: () => void }) {
+export function CreateTableForm({ onClose }: { onClose: () => void }) {
   const name = useSignal('');
   const comment = useSignal('');
   const columns = useSignal<readonly Draft[]>([{ name: '', type: 'TEXT' }]);
@@ -32,7 +32,7 @@ export function CreateTable({ onClose }: { onClose: () => void }) {
       title="New table"
       action="Create table"
       request={isWhole ? { method: 'POST', path: ['table'], body } : null}
-      send={(isDryRun) => entered().client.createTable(body, isDryRun ? { dryRun: true } : {})}
+      send={(isDryRun) => currentSession().client.createTable(body, isDryRun ? { dryRun: true } : {})}
       onDone={() => goTo('tables', name.value)}
       onClose={onClose}
     >

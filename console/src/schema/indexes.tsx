@@ -3,10 +3,10 @@ import { useSignal } from '@preact/signals';
 import type { Column, Index } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';
 import { useDialog } from '../parts/dialog.js';
-import { Check, TextField } from '../parts/fields.js';
+import { CheckboxField, TextField } from '../parts/fields.js';
 import { Icon, IconButton } from '../parts/icon.js';
 import { type Column as TableColumn, Table } from '../parts/table.js';
-import { entered } from '../session.js';
+import { currentSession } from '../session.js';
 import { ChangeDialog } from './change-dialog.js';
 import { API_NAME } from './fields.js';
 
@@ -99,7 +99,7 @@ function CreateIndex({ table, columns, onClose }: CreateIndexProps) {
       title={`New index of ${table}`}
       action="Create index"
       request={chosen.value.length === 0 ? null : { method: 'POST', path: ['table', table, 'index'], body }}
-      send={(isDryRun) => entered().client.createIndex(table, body, isDryRun ? { dryRun: true } : {})}
+      send={(isDryRun) => currentSession().client.createIndex(table, body, isDryRun ? { dryRun: true } : {})}
       onClose={onClose}
     >
       <fieldset class="columns-form">
@@ -126,7 +126,7 @@ function CreateIndex({ table, columns, onClose }: CreateIndexProps) {
           </select>
         ))}
       </fieldset>
-      <Check
+      <CheckboxField
         label="Unique: no two rows have the same values"
         isChecked={unique.value}
         onChange={(isUnique) => (unique.value = isUnique)}
@@ -142,7 +142,7 @@ const DropIndex = ({ table, index, onClose }: { table: string; index: Index; onC
     action="Drop index"
     isDangerous
     request={{ method: 'DELETE', path: ['table', table, 'index', index.name] }}
-    send={(isDryRun) => entered().client.dropIndex(table, index.name, isDryRun ? { dryRun: true } : {})}
+    send={(isDryRun) => currentSession().client.dropIndex(table, index.name, isDryRun ? { dryRun: true } : {})}
     onClose={onClose}
   >
     <p>

@@ -7,9 +7,9 @@ import { useLoaded } from '../parts/loaded.js';
 import { count, counted, size } from '../parts/formats.js';
 import { goTo, linkTo } from '../route.js';
 import type { ScreenProps } from '../screens.js';
-import { may } from '../session.js';
+import { hasScope } from '../session.js';
 import { readCatalog, tableByName, tables } from './catalog.js';
-import { CreateTable } from './create-table.js';
+import { CreateTableForm } from './create-table.js';
 import { readLargest } from './table-details.js';
 import { TableTree } from './table-tree.js';
 import { TableView } from './table-view.js';
@@ -23,13 +23,13 @@ export function SchemaScreen({ path: [name] }: ScreenProps) {
     <main class={name === undefined ? 'schema' : 'schema has-table'}>
       <aside class="schema-list" aria-label="List of tables">
         <div class="schema-tools">
-          {may('schema:write') && (
+          {hasScope('schema:write') && (
             <button type="button" class="button" onClick={create}>
               <Icon name="plus" />
               New table
             </button>
           )}
-          {may('schema:read') && (
+          {hasScope('schema:read') && (
             <IconButton
               icon="refresh"
               label="Read the list again"
@@ -49,14 +49,14 @@ export function SchemaScreen({ path: [name] }: ScreenProps) {
         )}
         {table !== undefined ? <TableView key={name} table={table} /> : <NoTable name={name} onCreate={create} />}
       </div>
-      {isCreating.value && <CreateTable onClose={() => (isCreating.value = false)} />}
+      {isCreating.value && <CreateTableForm onClose={() => (isCreating.value = false)} />}
     </main>
   );
 }
 
 function NoTable({ name, onCreate }: { name: string | undefined; onCreate: () => void }) {
   const all = tables.value;
-  if (all === null && may('schema:read')) return <div class="empty" aria-busy="true" />;
+  if (all === null && hasScope('schema:read')) return <div class="empty" aria-busy="true" />;
   if (name !== undefined) {
     return (
       <div class="empty">
@@ -73,14 +73,14 @@ function NoTable({ name, onCreate }: { name: string | undefined; onCreate: () =>
           A table is a name and some columns. Values are checked against the types of the columns when they are stored,
           so start with the ones you know; more can be added at any time.
         </p>
-        {may('schema:write') ? (
+        {hasScope('schema:write') ? (
           <button type="button" class="button is-primary" onClick={onCreate}>
             Create a table
           </button>
         ) : (
           <p>This token may not create one.</p>
         )}
-        {may('data:write') && may('schema:write') && (
+        {hasScope('data:write') && hasScope('schema:write') && (
           <p>
             To load a file, <a href="#/import">import it</a>: the table is made from it.
           </p>

@@ -1,6 +1,6 @@
 /** What the page of a table shows in addition to the catalog: its size, the rules of its columns, its indexes. */
 import type { Index } from '../../../src/client/index.js';
-import { entered, may } from '../session.js';
+import { currentSession, hasScope } from '../session.js';
 
 export interface ColumnRules {
   readonly notNull: boolean;
@@ -29,8 +29,8 @@ export async function readDetails(table: string, hasIndexes: boolean): Promise<T
   const [sizes, rules, indexes] = await Promise.all([
     query<[number]>(SIZE, [table]),
     query<[name: string, notNull: boolean, fallback: string | null]>(RULES, [table]),
-    hasIndexes && may('schema:read')
-      ? entered()
+    hasIndexes && hasScope('schema:read')
+      ? currentSession()
           .client.indexes(table)
           // Without indexes, the rest of the table is shown.
           .catch(() => [])
@@ -51,10 +51,10 @@ export const readLargest = (): Promise<[name: string, bytes: number][]> => query
 
 /** The rows of a read-only statement, as arrays; empty if the token may not run it, or it fails. */
 export async function query<Row>(sql: string, params: readonly string[]): Promise<Row[]> {
-  if (!may('sql:read')) return [];
+  if (!hasScope('sql:read')) return [];
   try {
     const options = { read_only: true, row_mode: 'array', timeout_ms: 5_000 } as const;
-    return (await entered().client.query<Row>(sql, params, options)).rows;
+    return (await currentSession().client.query<Row>(sql, params, options)).rows;
   } catch {
     return [];
   }

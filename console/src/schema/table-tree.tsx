@@ -6,7 +6,7 @@ import type { Table } from '../../../src/client/index.js';
 import { Icon } from '../parts/icon.js';
 import { count } from '../parts/formats.js';
 import { useVirtual } from '../parts/virtual.js';
-import { may } from '../session.js';
+import { hasScope } from '../session.js';
 import { catalogError, readCatalog, readColumns, tables } from './catalog.js';
 
 const ROW = 28;
@@ -79,7 +79,7 @@ export function TableTree({ current, onPick, withColumns }: TableTreeProps) {
     else onPick(table.name, column?.name);
   };
 
-  if (!may('schema:read')) return <p class="tree-note quiet">This token may not read the schema.</p>;
+  if (!hasScope('schema:read')) return <p class="tree-note quiet">This token may not read the schema.</p>;
   return (
     <div class="tree" onKeyDown={takeKey}>
       <div class="tree-search">

@@ -8,10 +8,10 @@ import { Icon, IconButton } from '../parts/icon.js';
 import { counted, size } from '../parts/formats.js';
 import { type Column as TableColumn, Table as DataTable } from '../parts/table.js';
 import { goTo, linkTo, linkToQuery } from '../route.js';
-import { may } from '../session.js';
+import { hasScope } from '../session.js';
 import { quoted } from '../sql/sql-names.js';
 import { readColumns } from './catalog.js';
-import { AddColumn, AlterColumn, AlterTable, Drop } from './column-forms.js';
+import { AddColumnForm, AlterColumnForm, AlterTableForm, DropForm } from './column-forms.js';
 import { isUniqueBy, rulesText } from './column-rules.js';
 import { Indexes } from './indexes.js';
 import { readDetails, type TableDetails } from './table-details.js';
@@ -30,15 +30,15 @@ export function TableView({ table }: { table: Table }) {
   }, [table]);
   const { bytes, rules, indexes } = details.value;
   // Only SQL can change views, and names that only SQL can create.
-  const canChange = may('schema:write') && kind === 'table' && API_NAME.test(name);
-  const canQuery = may('sql:read') || may('sql:write');
+  const canChange = hasScope('schema:write') && kind === 'table' && API_NAME.test(name);
+  const canQuery = hasScope('sql:read') || hasScope('sql:write');
   const ask = () => {
     location.hash = linkToQuery(`SELECT * FROM ${quoted(name)} LIMIT 100;`, name);
   };
-  const addColumn = () => open((close) => <AddColumn table={name} onClose={close} />);
+  const addColumn = () => open((close) => <AddColumnForm table={name} onClose={close} />);
   const alterColumn = (column: Column) =>
     open((close) => (
-      <AlterColumn
+      <AlterColumnForm
         table={name}
         column={column}
         rules={details.value.rules.get(column.name)}
@@ -47,12 +47,12 @@ export function TableView({ table }: { table: Table }) {
       />
     ));
   const dropColumn = ({ name: column }: Column) =>
-    open((close) => <Drop table={name} column={column} onClose={close} />);
+    open((close) => <DropForm table={name} column={column} onClose={close} />);
   const alterTable = () =>
     open((close) => (
-      <AlterTable table={name} comment={comment ?? ''} onDone={(now) => goTo('tables', now)} onClose={close} />
+      <AlterTableForm table={name} comment={comment ?? ''} onDone={(now) => goTo('tables', now)} onClose={close} />
     ));
-  const dropTable = () => open((close) => <Drop table={name} onDone={() => goTo('tables')} onClose={close} />);
+  const dropTable = () => open((close) => <DropForm table={name} onDone={() => goTo('tables')} onClose={close} />);
   return (
     <div class="table-view">
       <header class="table-head">
@@ -67,7 +67,7 @@ export function TableView({ table }: { table: Table }) {
               Query
             </button>
           )}
-          {may('data:write') && kind === 'table' && API_NAME.test(name) && (
+          {hasScope('data:write') && kind === 'table' && API_NAME.test(name) && (
             <a class="button" href={linkTo('import', name)}>
               Import
             </a>
@@ -119,7 +119,7 @@ export function TableView({ table }: { table: Table }) {
           ...(canChange ? [changeColumn(alterColumn, dropColumn)] : []),
         ]}
       />
-      {kind === 'table' && API_NAME.test(name) && may('schema:read') && (
+      {kind === 'table' && API_NAME.test(name) && hasScope('schema:read') && (
         <Indexes table={name} columns={columns} indexes={indexes} canChange={canChange} />
       )}
       {dialog}

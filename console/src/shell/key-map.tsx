@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { useLayoutEffect } from 'preact/hooks';
 import { Dialog } from '../parts/dialog.js';
 import { goTo } from '../route.js';
-import type { Screen } from '../screens.js';
+import type { ScreenEntry } from '../screens.js';
 
 export const keyMapIsOpen = signal(false);
 
@@ -58,7 +58,7 @@ const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
 /** `?`, and `g` followed by the first letter of a screen. */
-export function useShellKeys(screens: readonly Screen[]): void {
+export function useShellKeys(screens: readonly ScreenEntry[]): void {
   useLayoutEffect(() => {
     let isGoing = false;
     const take = (event: KeyboardEvent) => {
@@ -78,14 +78,14 @@ export function useShellKeys(screens: readonly Screen[]): void {
   }, []);
 }
 
-const everywhere = (screens: readonly Screen[]): Row[] => [
+const everywhere = (screens: readonly ScreenEntry[]): Row[] => [
   ['?', 'Show this map'],
   ...screens.map(({ path, label }): Row => [`g ${path.charAt(0)}`, `Go to ${label}`]),
   ...(screens.some(({ path }) => path === 'tables') ? [['/', 'Search the tables'] as const] : []),
   ['Esc', 'Close a dialog or a panel'],
 ];
 
-export const KeyMap = ({ screens }: { screens: readonly Screen[] }) => (
+export const KeyMap = ({ screens }: { screens: readonly ScreenEntry[] }) => (
   <Dialog title="Keys" onClose={() => (keyMapIsOpen.value = false)}>
     <div class="keys">
       {[

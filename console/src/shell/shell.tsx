@@ -7,12 +7,12 @@ import { Icon, IconButton } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
 import { Toast } from '../parts/announcements.js';
 import { linkTo, replaceRoute, route } from '../route.js';
-import { type Screen, type ScreenProps, usefulScreens } from '../screens.js';
-import { entered, leave } from '../session.js';
+import { type ScreenEntry, type ScreenProps, usefulScreens } from '../screens.js';
+import { currentSession, leave } from '../session.js';
 import { KeyMap, keyMapIsOpen, useShellKeys } from './key-map.js';
 
 export function Shell() {
-  const { project } = entered();
+  const { project } = currentSession();
   const screens = usefulScreens();
   const [name, ...path] = route.value;
   const screen = screens.find((candidate) => candidate.path === name) ?? screens[0];
@@ -57,7 +57,7 @@ export function Shell() {
   );
 }
 
-function Loaded({ screen, path }: { screen: Screen } & ScreenProps) {
+function Loaded({ screen, path }: { screen: ScreenEntry } & ScreenProps) {
   const Component = useSignal<FunctionComponent<ScreenProps> | null>(null);
   const error = useSignal('');
   useEffect(() => {
@@ -77,7 +77,7 @@ function Loaded({ screen, path }: { screen: Screen } & ScreenProps) {
 }
 
 function NothingToShow() {
-  const { project, scopes } = entered();
+  const { project, scopes } = currentSession();
   return (
     <main class="empty">
       <h1>Nothing to show for this token</h1>

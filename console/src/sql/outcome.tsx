@@ -6,7 +6,7 @@ import { type ResultSettings, ResultView } from '../results/result-view.js';
 import { MOD } from '../shell/key-map.js';
 import { PlanView } from './plan-view.js';
 import { readPlan } from './plan.js';
-import { planIn, type Question, type Run } from './run.js';
+import { planIn, type RunRequest, type Run } from './run.js';
 import { splitStatements } from '../../../src/contract/sql-statements.js';
 
 interface OutcomeProps {
@@ -67,7 +67,7 @@ export function Outcome({ run, settings, onSettings, ...places }: OutcomeProps) 
 }
 
 /** The statement that returned a result, to run again on its own. */
-function questionOf({ question, results }: Run, at: number): Question | null {
+function questionOf({ request: question, results }: Run, at: number): RunRequest | null {
   if (results.value.length === 1) return question;
   const statements = splitStatements(question.text);
   const statement = statements.length === results.value.length ? statements[at] : undefined;
@@ -88,7 +88,7 @@ function Status({ run }: { run: Run }) {
     <p class={`outcome-status is-${state}`} data-run={run.startedAt}>
       <span role="status">{words[state]}</span>
       <span class="quiet"> · {time}</span>
-      {run.question.readOnly && <span class="quiet"> · read-only</span>}
+      {run.request.readOnly && <span class="quiet"> · read-only</span>}
     </p>
   );
 }
@@ -116,7 +116,7 @@ function Failed({ run, lineOf, onGoTo, onAllowChanges }: Omit<OutcomeProps, 'set
   const failure = run.failure.value;
   if (failure === null) return null;
   const { error, offset } = failure;
-  const isReadOnly = error.code === 'permission_denied' && run.question.readOnly;
+  const isReadOnly = error.code === 'permission_denied' && run.request.readOnly;
   return (
     <div class="outcome-error" role="alert">
       <p>

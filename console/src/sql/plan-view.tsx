@@ -1,8 +1,8 @@
 /** A plan as a tree, whose innermost steps run first. A bar shows the part of each step in the total. */
 import { count, exactDuration } from '../parts/formats.js';
-import type { Plan, PlanNode } from './plan.js';
+import type { QueryPlan, PlanNode } from './plan.js';
 
-export const PlanView = ({ plan }: { plan: Plan }) => (
+export const PlanView = ({ plan }: { plan: QueryPlan }) => (
   <section class="plan" aria-label="Plan" tabIndex={0}>
     <p class="quiet">
       {plan.isTimed

@@ -15,7 +15,7 @@ export interface PlanNode {
   readonly children: readonly PlanNode[];
 }
 
-export interface Plan {
+export interface QueryPlan {
   readonly root: PlanNode;
   readonly isTimed: boolean;
   readonly total: number;
@@ -24,7 +24,7 @@ export interface Plan {
 type Raw = Record<string, unknown> & { Plans?: Raw[] };
 
 /** undefined if the text is not such a plan. */
-export function readPlan(text: string): Plan | undefined {
+export function readPlan(text: string): QueryPlan | undefined {
   try {
     const [first] = JSON.parse(text) as { Plan?: Raw }[];
     const raw = first?.Plan;

@@ -9,10 +9,10 @@ import type { Warning } from '../../../src/contract/wire/sql.js';
 import { cellsOf } from '../../../src/import/json-records.js';
 import { membersOf, textOf } from '../results/cells.js';
 import { Result, type ResultColumn } from '../results/result.js';
-import { entered } from '../session.js';
+import { currentSession } from '../session.js';
 import { offsetOf, parameterCount } from './statements.js';
 
-export interface Question {
+export interface RunRequest {
   readonly text: string;
   readonly params: readonly (string | null)[];
   readonly readOnly: boolean;
@@ -27,12 +27,12 @@ export interface Failure {
   readonly offset: number | undefined;
 }
 
-export type State = 'running' | 'done' | 'failed' | 'stopped';
+export type RunState = 'running' | 'done' | 'failed' | 'stopped';
 
 export class Run {
-  readonly question: Question;
+  readonly request: RunRequest;
   readonly startedAt = Date.now();
-  readonly state = signal<State>('running');
+  readonly state = signal<RunState>('running');
   readonly results = signal<readonly Result[]>([]);
   readonly failure = signal<Failure | null>(null);
   /** Of Postgres, about all statements. */
@@ -41,10 +41,10 @@ export class Run {
   readonly duration = signal(0);
   readonly ended: Promise<void>;
   readonly #abort = new AbortController();
-  readonly #signal = AbortSignal.any([this.#abort.signal, entered().left]);
+  readonly #signal = AbortSignal.any([this.#abort.signal, currentSession().left]);
 
-  constructor(question: Question) {
-    this.question = question;
+  constructor(question: RunRequest) {
+    this.request = question;
     this.ended = this.#run();
   }
 
@@ -61,7 +61,7 @@ export class Run {
   async #run(): Promise<void> {
     const started = performance.now();
     try {
-      if (splitStatements(this.question.text).length === 1) await this.#stream();
+      if (splitStatements(this.request.text).length === 1) await this.#stream();
       else await this.#collect();
       this.state.value = 'done';
     } catch (thrown) {
@@ -72,8 +72,8 @@ export class Run {
   }
 
   async #stream(): Promise<void> {
-    const { text, params } = this.question;
-    const { columns, batches } = await entered().client.sqlArrays(text, params, this.#options());
+    const { text, params } = this.request;
+    const { columns, batches } = await currentSession().client.sqlArrays(text, params, this.#options());
     const result = new Result(columns.map(({ name, type }) => ({ name, type: type ?? '' })));
     this.results.value = [result];
     for (let batch = await batches.next(); ; batch = await batches.next()) {
@@ -86,12 +86,12 @@ export class Run {
   }
 
   async #collect(): Promise<void> {
-    const { text } = this.question;
+    const { text } = this.request;
     if (parameterCount(text) > 0)
       throw new CdpError('caller_error', 'Parameters such as $1 are for a statement that runs alone', {
         hint: 'Nothing was sent. Put the cursor into the statement and run it by itself.',
       });
-    const json = await entered().client.queryJson(text, [], { ...this.#options(), row_mode: 'array' });
+    const json = await currentSession().client.queryJson(text, [], { ...this.#options(), row_mode: 'array' });
     const members = membersOf(json);
     const each = members.has('results') ? cellsOf(members.get('results') ?? '[]').map(membersOf) : [members];
     this.warnings.value = JSON.parse(members.get('warnings') ?? '[]') as Warning[];
@@ -114,7 +114,7 @@ export class Run {
       numbers: 'raw',
       timeout_ms: 60_000,
       signal: this.#signal,
-      ...(this.question.readOnly ? { read_only: true } : {}),
+      ...(this.request.readOnly ? { read_only: true } : {}),
     } as const;
   }
 
@@ -125,7 +125,7 @@ export class Run {
       return;
     }
     const error = thrown instanceof CdpError ? thrown : new CdpError('unexpected_answer', String(thrown));
-    const { text, offset } = this.question;
+    const { text, offset } = this.request;
     const position = error.postgres?.position;
     const place = position === undefined ? -1 : offset + offsetOf(text, position);
     this.failure.value = { error, offset: place < 0 ? undefined : place };

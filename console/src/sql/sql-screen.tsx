@@ -6,7 +6,7 @@ import { copyText } from '../parts/clipboard.js';
 import { Icon, IconButton } from '../parts/icon.js';
 import { linkToQuery, replaceRoute, routeQuery } from '../route.js';
 import { readCatalog } from '../schema/catalog.js';
-import { entered, may } from '../session.js';
+import { currentSession, hasScope } from '../session.js';
 import { MOD } from '../shell/key-map.js';
 import type { SqlEditor } from './editor.js';
 import { Outcome } from './outcome.js';
@@ -31,8 +31,8 @@ export function SqlScreen() {
   const tab = useComputed(() => tabs.value.find(({ id }) => id === currentId.value));
   const run = runs.value.get(currentId.value);
   const isRunning = run?.state.value === 'running';
-  const canWrite = may('sql:write');
-  const readOnly = !canWrite || (may('sql:read') && (tab.value?.readOnly ?? true));
+  const canWrite = hasScope('sql:write');
+  const readOnly = !canWrite || (hasScope('sql:read') && (tab.value?.readOnly ?? true));
   const chosen = useComputed(() =>
     tab.value === undefined || cursor.value < 0 ? undefined : toRun(editor.current, false),
   );
@@ -86,7 +86,7 @@ export function SqlScreen() {
     const next = new Run({ text, params: values, readOnly: isReadOnly, offset });
     runs.value.get(id)?.release();
     runs.value = new Map(runs.value).set(id, next);
-    const session = entered();
+    const session = currentSession();
     void next.ended.then(() => {
       const at = next.failure.value?.offset;
       if (at !== undefined && currentId.value === id) editor.current?.markError(at);
@@ -98,7 +98,7 @@ export function SqlScreen() {
   };
   const start = (isAll: boolean) => {
     const wanted = toRun(editor.current, isAll);
-    const isReadOnly = !canWrite || (may('sql:read') && (tab.value?.readOnly ?? true));
+    const isReadOnly = !canWrite || (hasScope('sql:read') && (tab.value?.readOnly ?? true));
     if (wanted !== undefined) begin(wanted.text, wanted.from, isReadOnly);
   };
   const explain = (isTimed = false) => {
@@ -106,11 +106,11 @@ export function SqlScreen() {
     const wanted = toExplain(text);
     if (wanted === undefined) return;
     const head = isTimed ? 'EXPLAIN (ANALYZE, FORMAT JSON) ' : 'EXPLAIN (FORMAT JSON) ';
-    begin(head + wanted.text, from + wanted.from - head.length, may('sql:read'));
+    begin(head + wanted.text, from + wanted.from - head.length, hasScope('sql:read'));
   };
   const allowChanges = () => {
     changeTab(currentId.value, { readOnly: false });
-    const question = run?.question;
+    const question = run?.request;
     if (question !== undefined) begin(question.text, question.offset, false);
   };
   const share = () => {
@@ -157,7 +157,7 @@ export function SqlScreen() {
           <button type="button" class="button" title={`${MOD} E`} disabled={isRunning} onClick={() => explain()}>
             Explain
           </button>
-          {may('sql:read') && (
+          {hasScope('sql:read') && (
             <button
               type="button"
               class="button wide-only"
@@ -168,7 +168,7 @@ export function SqlScreen() {
               Explain analyze
             </button>
           )}
-          {canWrite && may('sql:read') && (
+          {canWrite && hasScope('sql:read') && (
             <label class="check sql-switch" title="Postgres refuses any change">
               <input
                 type="checkbox"

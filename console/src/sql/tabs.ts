@@ -3,10 +3,10 @@
  */
 import { effect, signal } from '@preact/signals';
 import type { ChartState } from '../chart/choice.js';
-import { read, update } from '../kept.js';
+import { readStored, updateStored } from '../kept.js';
 import { say } from '../parts/announcements.js';
 import type { ResultSettings } from '../results/result-view.js';
-import { entered, session, type Session } from '../session.js';
+import { currentSession, session, type Session } from '../session.js';
 import type { Run } from './run.js';
 
 export interface Tab extends ResultSettings {
@@ -62,8 +62,8 @@ effect(() => {
 
 /** Loads once per session. */
 export function loadTabs(): Promise<void> {
-  if (loadedFor !== entered()) {
-    loadedFor = entered();
+  if (loadedFor !== currentSession()) {
+    loadedFor = currentSession();
     loading = load(loadedFor);
   }
   return loading;
@@ -72,9 +72,9 @@ export function loadTabs(): Promise<void> {
 async function load(of: Session): Promise<void> {
   for (const run of runs.value.values()) run.release();
   runs.value = new Map();
-  const kept = withUnsaved((await read<readonly Tab[]>('tabs', of)) ?? [], of);
-  history.value = (await read<readonly HistoryEntry[]>('history', of)) ?? [];
-  saved.value = (await read<readonly SavedQuery[]>('saved', of)) ?? [];
+  const kept = withUnsaved((await readStored<readonly Tab[]>('tabs', of)) ?? [], of);
+  history.value = (await readStored<readonly HistoryEntry[]>('history', of)) ?? [];
+  saved.value = (await readStored<readonly SavedQuery[]>('saved', of)) ?? [];
   const last = sessionStorage.getItem(CURRENT);
   tabs.value = kept.length > 0 ? kept : [emptyTab([])];
   known.clear();
@@ -136,7 +136,7 @@ function writeTabs(): void {
   timer = undefined;
   const own = tabs.peek();
   const change = (old: readonly Tab[] = []) => [...own, ...old.filter(({ id }) => !known.has(id))];
-  if (loadedFor !== undefined) void update('tabs', change, loadedFor);
+  if (loadedFor !== undefined) void updateStored('tabs', change, loadedFor);
 }
 
 effect(() => {
@@ -169,17 +169,17 @@ function withUnsaved(kept: readonly Tab[], { project }: Session): readonly Tab[]
 export async function addToHistory(entry: HistoryEntry, of: Session): Promise<void> {
   const short = { ...entry, text: entry.text.slice(0, TEXT_AT_MOST) };
   const change = (old: readonly HistoryEntry[] = []) => [short, ...old].slice(0, HISTORY_AT_MOST);
-  const all = await update('history', change, of);
+  const all = await updateStored('history', change, of);
   if (loadedFor === of) history.value = all;
 }
 
 export async function clearHistory(): Promise<void> {
-  history.value = await update<readonly HistoryEntry[]>('history', () => []);
+  history.value = await updateStored<readonly HistoryEntry[]>('history', () => []);
 }
 
 /** Replaces the text of an existing query with this name. */
 export async function save(name: string, text: string, chart: ChartState | undefined): Promise<void> {
-  saved.value = await update<readonly SavedQuery[]>('saved', (old = []) =>
+  saved.value = await updateStored<readonly SavedQuery[]>('saved', (old = []) =>
     [...old.filter((query) => query.name !== name), { id: newId(), name, text, chart }].sort((a, b) =>
       a.name.localeCompare(b.name),
     ),
@@ -187,5 +187,7 @@ export async function save(name: string, text: string, chart: ChartState | undef
 }
 
 export async function forget(id: string): Promise<void> {
-  saved.value = await update<readonly SavedQuery[]>('saved', (old = []) => old.filter((query) => query.id !== id));
+  saved.value = await updateStored<readonly SavedQuery[]>('saved', (old = []) =>
+    old.filter((query) => query.id !== id),
+  );
 }

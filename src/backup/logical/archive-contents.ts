@@ -5,7 +5,7 @@
  */
 import { BadBackup } from '../tar.js';
 
-export interface ArchiveEntry {
+export interface TocEntry {
   /** By which pg_restore's `--use-list` chooses it. */
   readonly id: number;
   /** In capitals, such as `TABLE` or `ACL`. */
@@ -18,11 +18,11 @@ export interface ArchiveEntry {
   readonly owner: string;
 }
 
-export interface Archive {
+export interface DumpToc {
   /** The versions of the server and of pg_dump, such as `15.18 (Debian 15.18-1)`. */
   readonly server: string;
   readonly program: string;
-  readonly entries: ArchiveEntry[];
+  readonly entries: TocEntry[];
 }
 
 /** The versions of the format that pg_dump 15 to 18 write: 1.14 to 1.16. */
@@ -34,7 +34,7 @@ const CUSTOM = 1;
  * @param parts the archive; read as far as its contents go
  * @throws BadBackup if it is none, is cut off, or has a format that pg_dump 15 to 18 do not write
  */
-export async function readArchive(parts: AsyncIterable<Buffer>): Promise<Archive> {
+export async function readToc(parts: AsyncIterable<Buffer>): Promise<DumpToc> {
   const iterator = parts[Symbol.asyncIterator]();
   try {
     return await new ContentsReader(iterator).read();
@@ -51,7 +51,7 @@ class ContentsReader {
 
   constructor(private readonly parts: AsyncIterator<Buffer>) {}
 
-  async read(): Promise<Archive> {
+  async read(): Promise<DumpToc> {
     if ((await this.take(5)).toString('latin1') !== 'PGDMP')
       throw new BadBackup('Its dump is not an archive of pg_dump');
     const [major, minor = 0] = await this.take(3);
@@ -68,12 +68,12 @@ class ContentsReader {
     for (let i = 0; i < 7; i++) await this.int();
     await this.text();
     const [server, program] = [(await this.text()) ?? '', (await this.text()) ?? ''];
-    const entries: ArchiveEntry[] = [];
+    const entries: TocEntry[] = [];
     for (let left = await this.int(); left > 0; left--) entries.push(await this.entry(offsetBytes));
     return { server, program, entries };
   }
 
-  private async entry(offsetBytes: number): Promise<ArchiveEntry> {
+  private async entry(offsetBytes: number): Promise<TocEntry> {
     const id = await this.int();
     await this.int(); // whether it has data
     await this.texts(2); // oids of its catalog and of itself

@@ -1,16 +1,16 @@
 /** Selects the entries of a dump that a restore loads. */
 import { BadBackup } from '../tar.js';
-import type { ArchiveEntry } from './archive-contents.js';
+import type { TocEntry } from './archive-contents.js';
 
 interface ChosenEntries {
   /** Schemas that the writer had created. pg_restore would not create `public`, so their own entries are left out. */
   readonly ownSchemas: readonly string[];
   /** For pg_restore. */
-  readonly contents: readonly ArchiveEntry[];
+  readonly contents: readonly TocEntry[];
   /** Rights and policies: they name roles, which have other names here. */
-  readonly access: readonly ArchiveEntry[];
+  readonly access: readonly TocEntry[];
   /** What needs the policies: their comments, and materialized views, which are filled under them. */
-  readonly last: readonly ArchiveEntry[];
+  readonly last: readonly TocEntry[];
   /** What the writer owns outside of its schemas, as messages. */
   readonly leftOut: readonly string[];
 }
@@ -30,17 +30,17 @@ const OF_SERVER = new Set([
  * and the quarantine.
  * @throws BadBackup if an entry may be the project's, and is of a kind that is not known here
  */
-export function chooseEntries(entries: readonly ArchiveEntry[], schema: string, writer: string): ChosenEntries {
-  const belongsToWriter = ({ owner }: ArchiveEntry): boolean => owner === writer;
+export function chooseEntries(entries: readonly TocEntry[], schema: string, writer: string): ChosenEntries {
+  const belongsToWriter = ({ owner }: TocEntry): boolean => owner === writer;
   const ownSchemas = entries
     .filter((entry) => entry.kind === 'SCHEMA' && belongsToWriter(entry))
     .map(({ name }) => name);
   const schemas = new Set([schema, ...ownSchemas]);
-  const chosen = { contents: [], access: [], last: [] } as Record<'contents' | 'access' | 'last', ArchiveEntry[]>;
+  const chosen = { contents: [], access: [], last: [] } as Record<'contents' | 'access' | 'last', TocEntry[]>;
   const leftOut: string[] = [];
   for (const entry of entries) {
     const { kind } = entry;
-    const access = isAccess(entry);
+    const access = isAccessEntry(entry);
     if (isChosen(entry, schemas, schema, belongsToWriter(entry))) {
       chosen[isFilledLast(entry) ? 'last' : access ? 'access' : 'contents'].push(entry);
     } else if (entry.schema === null && !OF_SERVER.has(kind) && !access) {
@@ -53,22 +53,17 @@ export function chooseEntries(entries: readonly ArchiveEntry[], schema: string, 
 }
 
 /** Default privileges belong to the role that creates objects, and may be outside of schemas. */
-const isChosen = (
-  entry: ArchiveEntry,
-  schemas: ReadonlySet<string>,
-  schema: string,
-  belongsToWriter: boolean,
-): boolean =>
+const isChosen = (entry: TocEntry, schemas: ReadonlySet<string>, schema: string, belongsToWriter: boolean): boolean =>
   entry.kind === 'DEFAULT ACL'
     ? belongsToWriter && (entry.schema === null || schemas.has(entry.schema))
     : isOwn(entry, schemas, schema);
 
 /** Policies and rights: they name roles, which have other names on another server. */
-export const isAccess = ({ kind }: Pick<ArchiveEntry, 'kind'>): boolean =>
+export const isAccessEntry = ({ kind }: Pick<TocEntry, 'kind'>): boolean =>
   ['ACL', 'DEFAULT ACL', 'POLICY'].includes(kind);
 
 /** What needs the policies: their comments, and materialized views, which are filled under them. */
-export const isFilledLast = ({ kind, name }: Pick<ArchiveEntry, 'kind' | 'name'>): boolean =>
+export const isFilledLast = ({ kind, name }: Pick<TocEntry, 'kind' | 'name'>): boolean =>
   kind === 'MATERIALIZED VIEW DATA' || (kind === 'COMMENT' && name.startsWith('POLICY '));
 
 /**
@@ -77,7 +72,7 @@ export const isFilledLast = ({ kind, name }: Pick<ArchiveEntry, 'kind' | 'name'>
  * @param schema the one of them that the service creates, which a new project already has
  */
 export function isOwn(
-  { kind, schema: namespace, name }: Pick<ArchiveEntry, 'kind' | 'schema' | 'name'>,
+  { kind, schema: namespace, name }: Pick<TocEntry, 'kind' | 'schema' | 'name'>,
   schemas: ReadonlySet<string>,
   schema: string,
 ): boolean {

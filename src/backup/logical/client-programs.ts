@@ -9,7 +9,7 @@ import { type ConnectionOptions, rootCertificates } from 'node:tls';
 import type { LoginOptions } from '../../pg/index.js';
 
 /** Where to search: the operator's folder, or if there is none, PATH and the usual folders. */
-export interface ProgramPlaces {
+export interface ProgramSearch {
   readonly folder: string | null;
   /** The environment's PATH. */
   readonly path: string;
@@ -40,7 +40,7 @@ const USUAL_PLACES = [
  * @param max highest major version
  * @throws Error that says what to install
  */
-export async function findPrograms(places: ProgramPlaces, min: number, max = Infinity): Promise<ClientPrograms> {
+export async function findPrograms(places: ProgramSearch, min: number, max = Infinity): Promise<ClientPrograms> {
   const installed: ClientPrograms[] = [];
   for (const folder of await candidates(places)) {
     const version = await versionIn(folder);
@@ -53,7 +53,7 @@ export async function findPrograms(places: ProgramPlaces, min: number, max = Inf
   return best;
 }
 
-function whatToInstall({ folder }: ProgramPlaces, installed: readonly ClientPrograms[], min: number, max: number) {
+function whatToInstall({ folder }: ProgramSearch, installed: readonly ClientPrograms[], min: number, max: number) {
   const range = max === Infinity ? `version ${min} or later` : `version ${min} to ${max}`;
   const versions = installed.map(({ version, folder: where }) => `${version} in ${where}`).join(', ') || 'none';
   const where = folder === null ? 'in PATH and the usual places' : `in ${folder}`;
@@ -65,7 +65,7 @@ function whatToInstall({ folder }: ProgramPlaces, installed: readonly ClientProg
   );
 }
 
-async function candidates({ folder, path }: ProgramPlaces): Promise<string[]> {
+async function candidates({ folder, path }: ProgramSearch): Promise<string[]> {
   if (folder !== null) return [folder];
   const usual = await Promise.all(USUAL_PLACES.map(expanded));
   const inPath = await Promise.all(path.split(delimiter).filter(Boolean).map(realFolder));

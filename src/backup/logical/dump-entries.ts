@@ -3,7 +3,7 @@ import { tokensOf } from '../../contract/sql-tokens.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { isOwn } from './archive-entries.js';
 
-export interface Entry {
+export interface DumpEntry {
   /** In capitals, such as `TABLE` or `ACL`. */
   readonly kind: string;
   /** `-` for objects in no schema. */
@@ -34,7 +34,7 @@ const COMPLETE = '-- PostgreSQL database dump complete';
  * @param schemas with names that may look like a part of a header
  * @throws Error if the text begins an entry in another way than pg_dump 15 to 18
  */
-export function entriesOf(dump: string, schemas: readonly string[] = []): Entry[] {
+export function entriesOf(dump: string, schemas: readonly string[] = []): DumpEntry[] {
   const shown = schemas.map(asInComment).sort((a, b) => b.length - a.length);
   const starts: { at: number; header: Header }[] = [];
   let end = dump.length;
@@ -98,10 +98,10 @@ function cut(text: string, pattern: RegExp): string {
  * @param own schemas that the writer has created
  */
 export function ownEntries(
-  entries: readonly Entry[],
+  entries: readonly DumpEntry[],
   { schema, writer }: Pick<Placement, 'schema' | 'writer'>,
   own: readonly string[],
-): Entry[] {
+): DumpEntry[] {
   const schemas = new Set([schema, ...own].map(asInComment));
   return entries.filter(
     (entry) =>

@@ -13,7 +13,7 @@ import {
   sql,
   trusted,
 } from '../../pg/index.js';
-import { beginHolding, LockHeld, retryOnContention } from '../../tenancy/locks.js';
+import { beginWithTableLock, LockHeld, retryOnContention } from '../../tenancy/locks.js';
 import { dumpRole, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
 import { dropRole } from '../../tenancy/project-rights.js';
 import { roleLogin } from '../../tenancy/credentials.js';
@@ -102,7 +102,7 @@ async function alone<T>(
   const giveUp = () => waiting.abort(signal?.reason);
   signal?.addEventListener('abort', giveUp);
   const hold = async (locking: Session): Promise<T> => {
-    await beginHolding(locking, DUMP_LOCK, { name: 'The lock for dumps of the project', ms });
+    await beginWithTableLock(locking, DUMP_LOCK, { name: 'The lock for dumps of the project', ms });
     signal?.removeEventListener('abort', giveUp);
     return inDatabase(tenancy, placement, work);
   };

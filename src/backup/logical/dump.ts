@@ -10,7 +10,7 @@ import type { Placement } from '../../tenancy/placement.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import { distributedTables } from '../distributed-tables.js';
 import type { BackupServices } from '../backup-services.js';
-import { accessOfDump, dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
+import { dumpAccessMember, dumpMember, dumpListMember, type LogicalProject } from '../manifest.js';
 import { type Add, type Member, readMember } from '../tar.js';
 import { accessOf } from './access.js';
 import { type ClientPrograms, libpqEnvironment, run, stream } from './client-programs.js';
@@ -35,16 +35,16 @@ const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications',
  */
 export async function saveDump(
   { projectDatabases, projects, servers }: BackupServices,
-  project: ProjectRow,
+  row: ProjectRow,
   add: Add,
   { file, programs, folder, signal }: Dumping,
 ): Promise<LogicalProject> {
-  const { name, placement } = project;
+  const { name, placement } = row;
   const { database, writer, reader } = placement;
   const tenancy = servers.tenancyOf(placement);
   const postgres = await tenancy.major();
   return withServer(tenancy.serverOf(placement), async () => {
-    await projects.upgradeIfNeeded(project);
+    await projects.upgradeIfNeeded(row);
     // The project may have changed its roles and rights; that must not prevent its backup.
     await projectDatabases.restoreRights(tenancy, placement);
     const extensions = await projectDatabases.extensionsOf(tenancy, placement);
@@ -56,13 +56,13 @@ export async function saveDump(
         const environment = await libpqEnvironment(login, folder);
         const args = [...OPTIONS, `--snapshot=${snapshot}`, `--lock-wait-timeout=${LOCK_WAIT_MS}`];
         const dump = await stream(`${programs.folder}/pg_dump`, args, { environment, signal }, (output) =>
-          add(dumpOf(name), output as AsyncIterable<Buffer>),
+          add(dumpMember(name), output as AsyncIterable<Buffer>),
         );
         return { dump, access, tables, distributed };
       }),
     );
-    await add(listOfDump(name), [Buffer.from(await listOf(file, dump, programs, signal))]);
-    await add(accessOfDump(name), [Buffer.from(JSON.stringify(access))]);
+    await add(dumpListMember(name), [Buffer.from(await listOf(file, dump, programs, signal))]);
+    await add(dumpAccessMember(name), [Buffer.from(JSON.stringify(access))]);
     const versions = { postgres, pg_dump: programs.major };
     return { kind: 'logical', name, bytes: dump.size, database, writer, reader, extensions, ...noted, ...versions };
   });

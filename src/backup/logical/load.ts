@@ -13,20 +13,20 @@ import { roleLogin } from '../../tenancy/credentials.js';
 import { type Tenancy, TRANSACTION_TIMEOUT } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import { distributeAgain } from '../distributed-tables.js';
-import { accessOfDump, dumpOf, type LogicalProject } from '../manifest.js';
+import { dumpAccessMember, dumpMember, type LogicalProject } from '../manifest.js';
 import { type Access, parseAccess } from './access.js';
-import { type Archive, type ArchiveEntry, readArchive } from './archive-contents.js';
+import { type DumpToc, type TocEntry, readToc } from './archive-contents.js';
 import { chooseEntries, setSearchPath } from './archive-entries.js';
 import {
   type ClientPrograms,
   findPrograms,
   libpqEnvironment,
   ProgramFailed,
-  type ProgramPlaces,
+  type ProgramSearch,
   run,
 } from './client-programs.js';
 import { countRows } from './dump.js';
-import { entriesOf, type Entry } from './dump-entries.js';
+import { entriesOf, type DumpEntry } from './dump-entries.js';
 import { createPolicies, differentPolicies, policiesOf } from './policies.js';
 import { differentRights, rightsOf, setRights } from './rights.js';
 import { renameRoles } from './roles.js';
@@ -39,7 +39,7 @@ import { setRoleSettings } from './role-settings.js';
 export function programsFor(
   dumps: readonly LogicalProject[],
   majors: readonly number[],
-  places: ProgramPlaces,
+  places: ProgramSearch,
 ): Promise<ClientPrograms> {
   const newest = Math.max(...dumps.map(({ postgres }) => postgres));
   const [oldest, major] = [Math.min(...majors), Math.max(...majors)];
@@ -79,7 +79,7 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
   const asWriter = async <T>(work: (session: Session) => Promise<T>, searchPath = 'pg_catalog'): Promise<T> =>
     withSession(await login(searchPath), work, signal);
   const access = await savedAccess(options);
-  const archive = await readArchive(file.read(dumpOf(dumped.name)));
+  const archive = await readToc(file.read(dumpMember(dumped.name)));
   const entries = chooseEntries(archive.entries, placement.schema, dumped.writer);
   if (entries.ownSchemas.length > 0 && !placement.ownSchemas) {
     const names = entries.ownSchemas.join(', ');
@@ -90,17 +90,17 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
   const isDistributed = distributed.length > 0 && tenancy.distributesTables;
   const leftOut = await withPrivateFolder(async (folder) => {
     const environment = await libpqEnvironment(await login(path), folder);
-    const pgRestore = async (chosen: readonly ArchiveEntry[], ...how: string[]): Promise<string> => {
+    const pgRestore = async (chosen: readonly TocEntry[], ...how: string[]): Promise<string> => {
       if (chosen.length === 0) return '';
       const list = join(folder, randomBytes(8).toString('hex'));
       await writeFile(list, chosen.map(({ id }) => `${id}\n`).join(''), { mode: 0o600 });
       const args = ['--no-owner', '--no-tablespaces', '--exit-on-error', `--use-list=${list}`, ...how];
-      const dump = file.read(dumpOf(dumped.name));
+      const dump = file.read(dumpMember(dumped.name));
       // Only what writes rows runs code of the project, which may name tables without their schema.
       const input = how.includes(PRE_DATA) ? dump : Readable.from(replaceSearchPath(dump, path));
       return run(join(programs.folder, 'pg_restore'), args, { environment, signal, input });
     };
-    const statementsOf = async (chosen: readonly ArchiveEntry[]): Promise<Entry[]> =>
+    const statementsOf = async (chosen: readonly TocEntry[]): Promise<DumpEntry[]> =>
       entriesOf(await pgRestore(chosen, '--file=-'));
     await asWriter(async (session) => {
       if (access === null) await revokeReaderDefaults(session, placement);
@@ -143,7 +143,7 @@ const versionOf = async (session: Session): Promise<string> =>
   (await session.row(sql`SELECT current_setting('server_version')`))[0] ?? '';
 
 /** A minor release may add what earlier ones of the same major version reject. */
-function explained(error: ProgramFailed, { server, program }: Archive, here: string): ProgramFailed {
+function explained(error: ProgramFailed, { server, program }: DumpToc, here: string): ProgramFailed {
   const [major = 0, minor = 0] = numbersOf(here);
   const isNewer = [server, program].map(numbersOf).some(([of, release = 0]) => of === major && release > minor);
   if (!isNewer) return error;
@@ -163,11 +163,15 @@ const PRE_DATA = '--section=pre-data';
 
 /** @returns null for a backup of an earlier version */
 async function savedAccess({ file, dumped }: LoadOptions): Promise<Access | null> {
-  const member = accessOfDump(dumped.name);
+  const member = dumpAccessMember(dumped.name);
   return file.has(member) ? parseAccess(await file.content(member), member) : null;
 }
 
-async function executeRenamed(session: Session, { text }: Entry, { dumped, placement }: LoadOptions): Promise<void> {
+async function executeRenamed(
+  session: Session,
+  { text }: DumpEntry,
+  { dumped, placement }: LoadOptions,
+): Promise<void> {
   for (const statement of await renameRoles(text, dumped, placement)) await execute(session, statement);
 }
 

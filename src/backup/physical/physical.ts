@@ -10,7 +10,7 @@ import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { type ServerFiles, type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import type { BackupServices, ProjectContents } from '../backup-services.js';
-import { dataOf, type PhysicalProject } from '../manifest.js';
+import { dataMember, type PhysicalProject } from '../manifest.js';
 import type { Add } from '../tar.js';
 import { copyRunning, damagedPages } from './copy-running.js';
 import { type Content, contentOf, belongsInBackup } from './data-files.js';
@@ -31,7 +31,7 @@ export async function saveFiles(
   const { data: dataDirectory } = await files.folderOf(placement.server);
   const copied = await withServer(server, () =>
     copyRunning({ dataDirectory, login: server.address, signal }, (path, content) =>
-      add(`${dataOf(name)}${path}`, content),
+      add(`${dataMember(name)}${path}`, content),
     ),
   ).catch((error: unknown) => {
     if (error instanceof DamagedPages) onCorruption(name, error.found);
@@ -67,7 +67,7 @@ export async function filesOf(
   const { defaultTenancy } = servers;
   const files = filesHere(project, defaultTenancy);
   const recovery = until === null ? null : await recoveryTo(until, project, services, files, signal);
-  const folder = dataOf(project.name);
+  const folder = dataMember(project.name);
   const members = file
     .namesBelow(folder)
     .map((member) => ({ path: member.slice(folder.length), content: () => file.read(member) }));

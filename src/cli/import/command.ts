@@ -2,7 +2,7 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { StoreOptions } from '../../client/insert.js';
 import { EXIT, type ExitCode, ExitError, UsageError, PROGRAM } from '../exit.js';
-import { clientFor, findConnection } from '../remote/profiles.js';
+import { clientFor, profileFromOptions } from '../remote/profiles.js';
 import {
   collect,
   conflictOptions,
@@ -117,7 +117,7 @@ async function run(command: Command, files: readonly string[], options: ImportOp
   requireKeyOf(options);
   // Checked now, not when the first refused record has to be written.
   if (options.refused !== undefined) await requireFolderOf(options.refused);
-  const connection = await findConnection(command).catch((error: unknown) => {
+  const connection = await profileFromOptions(command).catch((error: unknown) => {
     // A file can be examined without a service.
     if (options.preview && options.create) return undefined;
     throw error;

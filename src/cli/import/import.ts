@@ -11,10 +11,10 @@ import { requireUnchanged } from '../../import/batch-reader.js';
 import { columnNames } from '../../import/column-names.js';
 import { missingColumns } from '../../import/field-mapping.js';
 import { formatName } from '../../import/format.js';
-import { type ImportPlan, planImport, type Planned } from '../../import/import-plan.js';
-import { doubtOf, settleOutdated } from '../../import/receipts.js';
+import { type ImportPlan, planImport, type PlanResult } from '../../import/import-plan.js';
+import { doubtOf, settleExpired } from '../../import/receipts.js';
 import { AS_READ, encoderFor } from '../../import/record-encoder.js';
-import type { Watch } from '../../import/scan.js';
+import type { StartProgress } from '../../import/scan.js';
 import { UsageError, PROGRAM } from '../exit.js';
 import { ownProject } from '../remote/profiles.js';
 import { stateFolder } from '../remote/user-files.js';
@@ -70,7 +70,7 @@ export async function previewImport(
   requireTableName(name);
   await areRepeatable(files);
   const table = client === undefined ? undefined : await findTable(client, name, true);
-  const { plan, warnings, first, opened } = await planFiles(client, files, table, options);
+  const { plan, warnings, firstRecords: first, opened } = await planFiles(client, files, table, options);
   for (const source of opened) source?.input.close();
   const key = await missingKey(client, table, plan);
   const schema = '/api/cdp/schema/table';
@@ -98,7 +98,7 @@ async function planFiles(
   files: readonly string[],
   table: Table | undefined,
   options: ImportOptions,
-): Promise<Planned> {
+): Promise<PlanResult> {
   const generated = client && table ? await generatedColumns(client, table.name) : new Set<string>();
   return planImport(files.map(importFile), table, { ...options, generated }, storingOf(options), watchReading);
 }
@@ -116,7 +116,7 @@ async function generatedColumns(client: CdpClient, table: string): Promise<Reado
   }
 }
 
-const watchReading: Watch = (label, progress) => {
+const watchReading: StartProgress = (label, progress) => {
   const line = new ProgressLine(() => ({ ...progress(), refused: 0 }), `Reading ${label.split('/').at(-1)}: `);
   return () => line.end();
 };
@@ -148,7 +148,7 @@ async function resumable(
   try {
     requireSameStoring(options, journal.header.plan.storing);
     for (const { path, identity } of journal.header.plan.files) await requireUnchanged(importFile(path), identity);
-    const inDoubt = await settleOutdated(client, journal, table);
+    const inDoubt = await settleExpired(client, journal, table);
     if (inDoubt > 0 && !resumeLate) {
       throw new UsageError(
         doubtOf(inDoubt),
@@ -174,7 +174,7 @@ function requireNoneInterrupted(journal: JournalFile | undefined, { table, resta
 }
 
 /** Plans the import, and creates the table or missing columns if the options allow it. @throws UsageError if not */
-async function prepareTable(client: CdpClient, files: readonly string[], options: ImportOptions): Promise<Planned> {
+async function prepareTable(client: CdpClient, files: readonly string[], options: ImportOptions): Promise<PlanResult> {
   const { table: name, create, addColumns } = options;
   // Checked before reading the files, which can take a while.
   const table = await findTable(client, name, create);

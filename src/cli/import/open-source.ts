@@ -2,7 +2,7 @@
 import { open } from 'node:fs/promises';
 import type { RandomAccess } from '../../import/input.js';
 import { openFile } from '../../import/open-file.js';
-import type { ImportFile, ReadOptions, Source } from '../../import/source.js';
+import type { ImportFile, FileReadOptions, Source } from '../../import/source.js';
 import { identityOf, labelOf, openInput, sizeOf } from './open-input.js';
 
 export const importFile = (path: string): ImportFile => ({
@@ -12,7 +12,7 @@ export const importFile = (path: string): ImportFile => ({
 });
 
 /** @throws FileError if the file cannot be read in its format */
-export async function openSource(path: string, options: ReadOptions): Promise<Source> {
+export async function openSource(path: string, options: FileReadOptions): Promise<Source> {
   return openFile(await fileAt(path), () => openInput(path, options.encoding), options);
 }
 

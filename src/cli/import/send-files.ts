@@ -14,7 +14,7 @@ import type { ImportPlan } from '../../import/import-plan.js';
 import { importFile } from './open-source.js';
 import { RefusedFile } from './refused-file.js';
 import { messageIn } from '../../import/record-encoder.js';
-import { BatchSender, type Split } from '../../import/send.js';
+import { BatchSender, type RefusedPart } from '../../import/send.js';
 import type { Source } from '../../import/source.js';
 
 interface Ended {
@@ -59,7 +59,7 @@ export async function sendFiles(
   const reader = new BatchReader(plan, inputs, opened);
   const refusedFile = refusedFileOf(journal, table, path);
   const { stop, abort, release } = onCtrlC();
-  const onSplit = (split: Split) => keepSplit(journal, refusedFile, strict, split);
+  const onSplit = (split: RefusedPart) => keepSplit(journal, refusedFile, strict, split);
   const sender = new BatchSender(journal, { client, table, storing, signal: abort, onSplit });
   const { totals } = journal;
   const progress = new ProgressLine(() => ({ rows: journal.stored, share: reader.share, refused: totals.refused }));
@@ -115,7 +115,7 @@ function keepSplit(
   journal: JournalFile,
   refusedFile: RefusedFile,
   strict: boolean,
-  { batch, part, refused, into, cause }: Split,
+  { batch, part, refused, into, cause }: RefusedPart,
 ): void {
   const [first] = refused;
   if (strict && first !== undefined) {

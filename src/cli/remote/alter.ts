@@ -5,7 +5,7 @@ import { CdpError } from '../../client/error.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { UsageError } from '../exit.js';
 import { print } from '../terminal/output.js';
-import { connect } from './profiles.js';
+import { clientFromOptions } from './profiles.js';
 import { collect, remoteOptions } from './remote-options.js';
 
 interface Options {
@@ -24,7 +24,7 @@ export function alterCommand(): Command {
   return remoteOptions(command).action(async (table: string, column: string, type: ColumnType) => {
     const { map } = command.opts<Options>();
     const change: AlterColumn = { new_type: type, ...(map === undefined ? {} : { map: mapOf(map) }) };
-    const client = await connect(command);
+    const client = await clientFromOptions(command);
     const response = await client.alterColumn(table, column, change, { return: 'values' }).catch(explainMap);
     print(command, response.column, [`Column ${response.column.name} of ${table} is ${response.column.type}`]);
   });

@@ -2,7 +2,7 @@
 import { Command, Option } from 'commander';
 import type { DistributeBody } from '../../contract/wire/distribution.js';
 import { print } from '../terminal/output.js';
-import { connect } from './profiles.js';
+import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 
 export function tableCommand(): Command {
@@ -31,7 +31,7 @@ function distribute(): Command {
     if (options.by === undefined && !options.reference && !options.local) {
       command.error('error: give one of --by COLUMN, --reference and --local');
     }
-    const client = await connect(command);
+    const client = await clientFromOptions(command);
     const response = await client.distributeTable(table, bodyOf(options), options.dryRun ? { dryRun: true } : {});
     print(command, response, [`${options.dryRun ? 'Nothing prevents it: ' : ''}${response.message}`]);
   });

@@ -14,9 +14,9 @@ import { abortOnSignals } from '../signals.js';
 import { printChunks } from '../terminal/output.js';
 import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
-import { connect, ownProject } from './profiles.js';
+import { clientFromOptions, ownProject } from './profiles.js';
 import { collect, needsOption, numbersOption, remoteOptions, whole } from './remote-options.js';
-import { FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
+import { EXPORT_FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
 import { explainingSql, warnOfEarlierRows } from './sql.js';
 import { requireFolderOf } from './user-files.js';
 
@@ -92,7 +92,7 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   const failed = new AbortController();
   const write = await outputTo(output, force, () => failed.abort());
   warnOfEarlierRows(sql);
-  const client = await connect(command);
+  const client = await clientFromOptions(command);
   const counter = new RowCounter(format, columns);
   // The reader cannot change anything, but a token may have only sql:write.
   const readOnly = (await ownProject(client)).scopes.includes('sql:read');

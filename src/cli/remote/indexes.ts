@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import type { Index } from '../../contract/wire/indexes.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
-import { connect } from './profiles.js';
+import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 
 export function indexCommand(): Command {
@@ -24,7 +24,7 @@ function create(): Command {
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (table: string, columns: string[]) => {
     const { unique, name } = command.opts<{ unique?: boolean; name?: string }>();
-    const client = await connect(command);
+    const client = await clientFromOptions(command);
     const { index } = await client.createIndex(table, {
       columns,
       ...(unique === undefined ? {} : { unique }),
@@ -40,7 +40,7 @@ function list(): Command {
     .argument('<TABLE>')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (table: string) => {
-    const indexes = await (await connect(command)).indexes(table);
+    const indexes = await (await clientFromOptions(command)).indexes(table);
     print(command, indexes, indexLines(indexes));
   });
 }
@@ -63,7 +63,7 @@ function drop(): Command {
     .argument('<NAME>', 'Name from cdp index list')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (table: string, name: string) => {
-    const { index } = await (await connect(command)).dropIndex(table, name);
+    const { index } = await (await clientFromOptions(command)).dropIndex(table, name);
     print(command, { table, index }, [`Index ${index} dropped`]);
   });
 }

@@ -7,7 +7,7 @@ import {
   chooseProfile,
   chosenProfile,
   clientFor,
-  decidingVariable,
+  overridingVariable,
   DEFAULT_PROFILE,
   ENVIRONMENT,
   noProfile,
@@ -112,7 +112,7 @@ export function logoutCommand(): Command {
 export function profilesCommand(): Command {
   const command = new Command('profiles').description('List the profiles of cdp login').option('--json', 'Print JSON');
   return command.action(async () => {
-    const chosen = decidingVariable() === undefined ? await chosenProfile() : process.env[ENVIRONMENT.profile];
+    const chosen = overridingVariable() === undefined ? await chosenProfile() : process.env[ENVIRONMENT.profile];
     const profiles = Object.entries(await readProfiles()).map(([name, { url, project = null }]) => {
       return { name, project, url, in_use: name === chosen };
     });
@@ -140,6 +140,6 @@ export function useCommand(): Command {
 }
 
 function warnIfOverridden(): void {
-  const variable = decidingVariable();
+  const variable = overridingVariable();
   if (variable !== undefined) warn(`Warning: this takes effect when ${variable} is unset`);
 }

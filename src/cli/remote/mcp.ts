@@ -4,7 +4,7 @@ import { networkError } from '../../client/transport.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { linesOf } from './user-files.js';
 import { warn } from '../terminal/output.js';
-import { findConnection, type Profile, requireUrl, withoutSlash } from './profiles.js';
+import { profileFromOptions, type Profile, requireUrl, withoutSlash } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 
 /** The fields of a message that HTTP headers repeat (MCP, "Streamable HTTP"). */
@@ -23,7 +23,7 @@ export function mcpCommand(): Command {
     'Serve the tools of the project to an MCP client on standard input and output',
   );
   return remoteOptions(command).action(async () => {
-    const profile = await findConnection(command);
+    const profile = await profileFromOptions(command);
     requireUrl(profile.url);
     const bridge = new Bridge(profile, (line) => void process.stdout.write(`${line}\n`));
     // End of input means that the client has finished; running calls still get their responses.

@@ -68,7 +68,7 @@ export async function chosenProfile(): Promise<string> {
 export const chooseProfile = (name: string): Promise<void> => replaceFile(chosenFile(), `${name}\n`, 0o600);
 
 /** @throws UsageError if there is no profile */
-export const findConnection = (command: Command): Promise<Profile> =>
+export const profileFromOptions = (command: Command): Promise<Profile> =>
   findProfile(command.opts<{ profile?: string }>().profile);
 
 /**
@@ -107,13 +107,14 @@ export const noProfile = (name: string): UsageError =>
   new UsageError(`There is no profile "${name}"`, `Create it: ${PROGRAM} login --profile ${name}`);
 
 /** The variable that overrides the profile of `cdp use`. */
-export const decidingVariable = (): string | undefined =>
+export const overridingVariable = (): string | undefined =>
   Object.values(ENVIRONMENT).find((variable) => process.env[variable]);
 
 /** A few seconds at most, because a person is waiting. */
 const MAX_RETRIES = 3;
 
-export const connect = async (command: Command): Promise<CdpClient> => clientFor(await findConnection(command));
+export const clientFromOptions = async (command: Command): Promise<CdpClient> =>
+  clientFor(await profileFromOptions(command));
 
 /**
  * @param maxRetries of one request

@@ -8,7 +8,7 @@ import { EXIT, ExitError, UsageError } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
 import { countedRows, grouped } from '../terminal/progress.js';
-import { connect } from './profiles.js';
+import { clientFromOptions } from './profiles.js';
 import { conflictOptions, remoteOptions, renames, requireKeyOf } from './remote-options.js';
 
 const ROLLED_BACK = 'Everything was rolled back';
@@ -43,7 +43,7 @@ function filterOf(command: Command): QuarantineFilter {
 function list(): Command {
   const command = filtered(new Command('list').description('List refused records, oldest first'));
   return command.action(async () => {
-    const records = await all((await connect(command)).quarantine(filterOf(command)));
+    const records = await all((await clientFromOptions(command)).quarantine(filterOf(command)));
     const columns = ['id', 'time', 'table', 'what is wrong'].map((name) => ({ name }));
     print(command, records, fitting(columns, records.map(cellsOf)));
   });
@@ -67,7 +67,7 @@ function show(): Command {
     .description('Print a refused record as it was sent')
     .argument('<ID>', 'ID from cdp quarantine list', uuid);
   return remoteOptions(command.option('--json', 'Print JSON')).action(async (id: string) => {
-    const [record] = await all((await connect(command)).quarantine({ id }));
+    const [record] = await all((await clientFromOptions(command)).quarantine({ id }));
     if (record === undefined) throw new ExitError(EXIT.refused, `There is no record ${id} in the quarantine`);
     print(command, record, [
       record.record,
@@ -93,7 +93,7 @@ function replay(): Command {
     requireKeyOf(conflict);
     const { onConflict, resolution } = conflict;
     const result = await (
-      await connect(command)
+      await clientFromOptions(command)
     ).replayQuarantine({
       ...filter,
       table,
@@ -152,7 +152,9 @@ function drop(): Command {
     if (all === undefined && Object.keys(filter).length === 0)
       throw new UsageError('Say which records to delete', 'Add an option such as --table, or --all');
     const which = { ...filter, ...(all === undefined ? {} : { all }) };
-    const deleted = await (await connect(command)).dropQuarantine(which, dryRun === undefined ? {} : { dryRun });
+    const deleted = await (
+      await clientFromOptions(command)
+    ).dropQuarantine(which, dryRun === undefined ? {} : { dryRun });
     print(command, { deleted }, [
       `${countedRows(deleted)} deleted from the quarantine${dryRun ? `. ${ROLLED_BACK}` : ''}`,
     ]);

@@ -5,7 +5,7 @@ import type { Receipt } from '../../contract/wire/receipts.js';
 import { EXIT } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
-import { connect } from './profiles.js';
+import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 
 export function receiptCommand(): Command {
@@ -17,7 +17,7 @@ export function receiptCommand(): Command {
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (keys: string[]) => {
     const { table = null, settle = false } = command.opts<{ table?: string; settle?: boolean }>();
-    const client = await connect(command);
+    const client = await clientFromOptions(command);
     const receipts: Receipt[] = [];
     for (let i = 0; i < keys.length; i += LIMITS.keysPerQuery) {
       receipts.push(...(await client.receipts(table, keys.slice(i, i + LIMITS.keysPerQuery), { settle })));

@@ -4,9 +4,9 @@ import { CdpError } from '../../client/error.js';
 import type { StreamEnd } from '../../client/row-stream.js';
 import type { LineOptions } from '../../client/sql.js';
 
-export const FORMATS = ['csv', 'json', 'ndjson'] as const;
+export const EXPORT_FORMATS = ['csv', 'json', 'ndjson'] as const;
 
-export type Format = (typeof FORMATS)[number];
+export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 
 /** A file without rows; that of CSV has no header either. */
 export const EMPTY_JSON = '[]\n';
@@ -16,7 +16,7 @@ const CHUNK_CHARACTERS = 64 * 1024;
 
 /** @param onEnd called after the last row, except for CSV, whose stream has no place for what it gets */
 export async function* rowsAs(
-  format: Format,
+  format: ExportFormat,
   client: CdpClient,
   sql: string,
   params: readonly unknown[],
@@ -68,7 +68,7 @@ export class RowCounter {
 
   /** @param hasTypes whether the first line of NDJSON contains names and types */
   constructor(
-    private readonly format: Format | 'parquet',
+    private readonly format: ExportFormat | 'parquet',
     private readonly hasTypes = false,
   ) {}
 

@@ -9,7 +9,7 @@ import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
 import { counted } from '../../contract/message-text.js';
 import { PROGRAM, SqlError, UsageError } from '../exit.js';
-import { connect } from './profiles.js';
+import { clientFromOptions } from './profiles.js';
 import { collect, milliseconds, numbersOption, remoteOptions, whole } from './remote-options.js';
 import { terminalWidth } from '../terminal/grid.js';
 import { quoted } from '../terminal/text.js';
@@ -17,7 +17,7 @@ import { printChunks, printLines, warn, writeLines } from '../terminal/output.js
 import { abortOnSignals } from '../signals.js';
 import { readTextFile } from './user-files.js';
 import { type Layout, printWarnings, queryResults, resultLines, tagLine } from './results.js';
-import { EMPTY_JSON, type Format, rowsAs } from './rows.js';
+import { EMPTY_JSON, type ExportFormat, rowsAs } from './rows.js';
 import { earlierRows, returnsNothing } from './shell/statements.js';
 
 interface Options {
@@ -68,9 +68,9 @@ export function sqlCommand(): Command {
     if (words.length > 1)
       throw new UsageError(`Put the statement in quotes: ${PROGRAM} sql ${quoted(words.join(' '))}`);
     const options = command.opts<Options>();
-    if (isShell(argument, options)) return openShell(await connect(command), options);
+    if (isShell(argument, options)) return openShell(await clientFromOptions(command), options);
     const sql = await statement(argument, options);
-    const client = await connect(command);
+    const client = await clientFromOptions(command);
     await explainingSql(sql, () => abortOnSignals((signal) => run(client, sql, options, signal)));
   });
 }
@@ -189,5 +189,5 @@ async function dryRun(
   ]);
 }
 
-const formatOf = ({ csv, json, ndjson }: Options): Format | undefined =>
+const formatOf = ({ csv, json, ndjson }: Options): ExportFormat | undefined =>
   csv ? 'csv' : json ? 'json' : ndjson ? 'ndjson' : undefined;

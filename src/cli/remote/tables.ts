@@ -1,7 +1,7 @@
 /** `cdp tables` and `cdp describe T`: list tables, and show the columns and indexes of one. */
 import { Command } from 'commander';
 import type { Table } from '../../contract/wire/tables.js';
-import { connect } from './profiles.js';
+import { clientFromOptions } from './profiles.js';
 import { indexLines } from './indexes.js';
 import { remoteOptions } from './remote-options.js';
 import { fitting } from '../terminal/grid.js';
@@ -11,7 +11,7 @@ import { printable } from '../terminal/text.js';
 export function tablesCommand(): Command {
   const command = new Command('tables').description('List the tables and views').option('--json', 'Print JSON');
   return remoteOptions(command).action(async () => {
-    const tables = await (await connect(command)).tables();
+    const tables = await (await clientFromOptions(command)).tables();
     print(command, tables, listLines(tables));
   });
 }
@@ -22,7 +22,7 @@ export function describeCommand(): Command {
     .argument('<TABLE>')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (name: string) => {
-    const table = await (await connect(command)).describe(name);
+    const table = await (await clientFromOptions(command)).describe(name);
     const { indexes } = table;
     print(command, table, [...columnLines(table), ...(indexes.length === 0 ? [] : ['', ...indexLines(indexes)])]);
   });

@@ -15,7 +15,7 @@ import { readJson } from '../json/read-json.js';
 import { WasmInstance } from '../wasm.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
-import { type BatchColumn, type Program, programOf } from './program.js';
+import { type BatchColumn, type TableLayout, tableLayoutOf } from './program.js';
 import { EncodedBatch } from './encoded-batch.js';
 
 export interface BatchEncoder {
@@ -30,12 +30,12 @@ export interface BatchEncoder {
  */
 export function batchEncoder(columns: readonly BatchColumn[], marksDefaults: boolean): BatchEncoder {
   const format = columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text';
-  const program = programOf(columns, format);
-  const marked = marksDefaults ? programOf(columns, 'marked') : null;
+  const program = tableLayoutOf(columns, format);
+  const marked = marksDefaults ? tableLayoutOf(columns, 'marked') : null;
   return {
     encode(body) {
       if (!isUtf8(body)) return null;
-      return runProgram(program, body) ?? (marked === null ? null : runProgram(marked, body));
+      return encodeBatch(program, body) ?? (marked === null ? null : encodeBatch(marked, body));
     },
   };
 }
@@ -50,7 +50,7 @@ const KEPT_BYTES = 32 * 1024 * 1024;
 let encoder: WasmEncoder | null = null;
 
 /** @returns null: the checked path must read the batch */
-export function runProgram(program: Program, body: Uint8Array): EncodedBatch | null {
+export function encodeBatch(program: TableLayout, body: Uint8Array): EncodedBatch | null {
   encoder ??= new WasmEncoder();
   const batch = encoder.run(program, body);
   if (encoder.used > KEPT_BYTES) encoder = null;
@@ -82,7 +82,7 @@ class WasmEncoder {
   private readonly instance: WasmInstance<WasmExports>;
   private readonly wasm: WasmExports;
   /** The program in the instance's memory. */
-  private program: Program | null = null;
+  private program: TableLayout | null = null;
 
   constructor() {
     this.instance = new WasmInstance(new URL('encode.wasm', import.meta.url), {
@@ -101,7 +101,7 @@ class WasmEncoder {
     return this.wasm.rowsEnd.value;
   }
 
-  run(program: Program, body: Uint8Array): EncodedBatch | null {
+  run(program: TableLayout, body: Uint8Array): EncodedBatch | null {
     const { wasm } = this;
     if (!this.use(program) || !this.store(body, wasm.allocBody(body.length)) || wasm.encode() === 0) return null;
     const [start, end] = [wasm.rows.value, wasm.rowsEnd.value];
@@ -110,7 +110,7 @@ class WasmEncoder {
     return new EncodedBatch(wasm.records.value, program.format, this.listedOf(program), data);
   }
 
-  private use(program: Program): boolean {
+  private use(program: TableLayout): boolean {
     if (this.program === program) return true;
     this.program = null;
     const { bytes } = program;
@@ -126,7 +126,7 @@ class WasmEncoder {
   }
 
   /** The indexes of the columns that the rows contain. */
-  private listedOf({ columns }: Program): number[] {
+  private listedOf({ columns }: TableLayout): number[] {
     const columnIndexes: number[] = [];
     for (let i = 0; i < columns.length; i++) if (this.wasm.isListed(i) !== 0) columnIndexes.push(i);
     return columnIndexes;

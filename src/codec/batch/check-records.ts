@@ -10,7 +10,7 @@ import type { Steps } from '../json/read-json.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
 import type { BatchColumn } from './program.js';
-import type { Records } from './read-records.js';
+import type { RecordBatch } from './read-records.js';
 
 /** A record's cells in Postgres's text format, by the index of their column; undefined if the record lacks the key. */
 export type RecordCells = readonly (string | null | undefined)[];
@@ -26,7 +26,7 @@ interface Table {
  * and cell of the batch
  */
 export function* checkRecords(
-  { records, errors, errorsOf }: Records,
+  { records, errors, errorsOf }: RecordBatch,
   table: Table,
   throws = true,
 ): Steps<RecordCells[]> {

@@ -28,13 +28,13 @@ export interface BatchColumn {
 export type BatchFormat = 'binary' | 'text' | 'marked';
 
 /** Describes how to encode the batches for one table in one format. */
-export interface Program {
+export interface TableLayout {
   readonly format: BatchFormat;
   readonly columns: readonly BatchColumn[];
   readonly bytes: Uint8Array;
 }
 
-export function programOf(columns: readonly BatchColumn[], format: BatchFormat): Program {
+export function tableLayoutOf(columns: readonly BatchColumn[], format: BatchFormat): TableLayout {
   const bytes = Buffer.concat([
     words(Number(format !== 'binary'), Number(format === 'marked'), columns.length),
     ...columns.flatMap((column) => {

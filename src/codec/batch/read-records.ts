@@ -7,7 +7,7 @@ import { duplicateKeys, jsonText, type JsonNode, type JsonObject } from '../json
 import { readItems, type Steps, type ValueLimit } from '../json/read-json.js';
 
 /** 1 to 250 records (contract C8.1). */
-export interface Records {
+export interface RecordBatch {
   /** An element that is not an object becomes an object without keys. */
   readonly records: readonly JsonObject[];
   /** Errors that do not depend on the table: an element that is not an object, a duplicate key in a record. */
@@ -25,7 +25,7 @@ export interface Records {
  * @param options `apart` collects the errors of each record separately; not `isLimited`: the values were counted when they arrived
  * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract C1.22, C8.1, C8.4).
  */
-export function* readRecords(body: Uint8Array, { apart = false, isLimited = true } = {}): Steps<Records> {
+export function* readRecords(body: Uint8Array, { apart = false, isLimited = true } = {}): Steps<RecordBatch> {
   const root = yield* readItems(body, isLimited ? OF_CELL : undefined, CELLS, (index) => {
     if (index === LIMITS.recordsPerBatch) throw tooManyRecords();
   });

@@ -51,7 +51,7 @@ export function rowEncoder(
 ): RowEncoder {
   const encoders = columns.map(({ typeOid }) => encoderOf(typeOid, values));
   const names = outputNames(columns);
-  const plan: Plan = format === 'csv' ? csvPlan(encoders) : jsonPlan(encoders, names, format, mode);
+  const plan: RowLayout = format === 'csv' ? csvPlan(encoders) : jsonPlan(encoders, names, format, mode);
   return {
     formats: encoders.map((encoder) => encoder.format),
     header: format === 'csv' ? csvHeader(names) : Buffer.alloc(0),
@@ -72,7 +72,7 @@ function csvHeader(names: readonly string[]): Buffer {
 }
 
 /** How to write the rows of one result. */
-interface Plan {
+interface RowLayout {
   /** In the format that `assembly/rows.ts` reads. */
   readonly bytes: Uint8Array;
   /** For values that WebAssembly does not write. */
@@ -80,7 +80,7 @@ interface Plan {
   readonly isJson: boolean;
 }
 
-function jsonPlan(encoders: readonly TypeEncoder[], names: string[], format: RowFormat, mode: RowMode): Plan {
+function jsonPlan(encoders: readonly TypeEncoder[], names: string[], format: RowFormat, mode: RowMode): RowLayout {
   const open = `${format === 'list' ? ',' : ''}${mode === 'object' ? '{' : '['}`;
   const close = `${mode === 'object' ? '}' : ']'}${format === 'lines' ? '\n' : ''}`;
   const keys = names.map((name, i) => `${i === 0 ? open : ','}${mode === 'object' ? `${JSON.stringify(name)}:` : ''}`);
@@ -91,7 +91,7 @@ function jsonPlan(encoders: readonly TypeEncoder[], names: string[], format: Row
   };
 }
 
-function csvPlan(encoders: readonly TypeEncoder[]): Plan {
+function csvPlan(encoders: readonly TypeEncoder[]): RowLayout {
   const keys = encoders.map((_, i) => (i === 0 ? '' : ','));
   return {
     bytes: planBytes(encoders, encoders.length === 1 ? AS_CSV_ALONE : AS_CSV, keys, '\n'),
@@ -130,10 +130,17 @@ const KEPT_BYTES = 8 * 1024 * 1024;
 
 let instance: WasmInstance<WasmExports> | null = null;
 /** The plan in the instance's memory. */
-let current: Plan | null = null;
+let current: RowLayout | null = null;
 
 /** Never waits, so one instance serves all results. */
-function run(plan: Plan, buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows {
+function run(
+  plan: RowLayout,
+  buffer: Buffer,
+  start: number,
+  end: number,
+  maxRows: number,
+  maxBytes: number,
+): EncodedRows {
   instance ??= new WasmInstance<WasmExports>(new URL('rows.wasm', import.meta.url), { writeValue });
   const { exports: wasm } = instance;
   if (plan !== current) {

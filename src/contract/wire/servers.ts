@@ -2,7 +2,7 @@
 import { SERVER_NAME_PATTERN } from '../names.js';
 import { URL_REFERENCE } from '../patterns.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
-import { CONSISTENCIES, SERVER_ENGINES, SERVER_STATUSES, SERVER_TENANCIES } from '../servers.js';
+import { CONSISTENCIES, SERVER_ENGINES, SERVER_STATUSES, OCCUPANCIES } from '../servers.js';
 import { Labels, success } from './fields.js';
 import { Finding } from './operator.js';
 import { replicasOfServer } from './replicas.js';
@@ -46,7 +46,7 @@ export const AddServerBody = Type.Object(
     url_reference: UrlReference,
     engine: Type.Optional(Type.Enum(SERVER_ENGINES, { description: 'Default: `postgres`.' })),
     tenancy: Type.Optional(
-      Type.Enum(SERVER_TENANCIES, { description: '`dedicated`: reserved for a single project. Default: `shared`.' }),
+      Type.Enum(OCCUPANCIES, { description: '`dedicated`: reserved for a single project. Default: `shared`.' }),
     ),
     ...changeable,
   },
@@ -87,7 +87,7 @@ export const Server = Type.Object({
   name: Type.String(),
   url_reference: Type.Nullable(Type.String({ description: 'null for the default server.' })),
   engine: Type.Enum(SERVER_ENGINES),
-  tenancy: Type.Enum(SERVER_TENANCIES),
+  tenancy: Type.Enum(OCCUPANCIES),
   labels: Labels,
   weight: Type.Number(),
   max_projects: Type.Nullable(Type.Integer()),

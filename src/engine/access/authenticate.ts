@@ -9,7 +9,7 @@ import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { TokenRow } from '../../tenancy/control/control-rows.js';
 import type { JwtVerifier } from './jwt.js';
 import { type Caller, checksumMatches, FRESH_MS, isExpired, sha256 } from './tokens.js';
-import type { WrongTokens } from './rate-limits.js';
+import type { WrongTokenLimiter } from './rate-limits.js';
 
 /**
  * Maximum number of valid tokens, and of wrong ones, that are remembered: a flood of wrong tokens must not fill memory.
@@ -27,7 +27,7 @@ interface ValidToken {
   readonly caller: Caller;
   readonly token: TokenRow;
   /** The number of changes before the look-up. */
-  readonly changes: string;
+  readonly changeCount: string;
 }
 
 export class Authenticator {
@@ -48,7 +48,7 @@ export class Authenticator {
   /** @param jwt null: no identity provider */
   constructor(
     private readonly control: ControlDatabase,
-    private readonly wrongTokens: WrongTokens,
+    private readonly wrongTokens: WrongTokenLimiter,
     private readonly jwt: JwtVerifier | null,
   ) {}
 
@@ -61,7 +61,7 @@ export class Authenticator {
       return await this.callerOf(token, () => this.wrongTokens.beginLookUp(address));
     } catch (error) {
       if (error instanceof EngineError && error.code === 'unauthorized')
-        throw this.wrongTokens.errorFor(address, error);
+        throw this.wrongTokens.countWrongToken(address, error);
       throw error;
     }
   }
@@ -90,7 +90,7 @@ export class Authenticator {
     if (this.jwt?.accepts(token)) return this.jwt.authenticate(token);
     const hash = sha256(token);
     const valid = this.valid.get(hash);
-    if (valid !== undefined && !isExpired(valid.token) && (await this.changesNow()) === valid.changes) {
+    if (valid !== undefined && !isExpired(valid.token) && (await this.changesNow()) === valid.changeCount) {
       this.touch(valid.token.id);
       return valid.caller;
     }
@@ -135,7 +135,7 @@ export class Authenticator {
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
     const { id, name, expiresAt } = token;
     const caller = { id, name, expiresAt, scopes: new Set(scopes), project };
-    this.valid.set(hash, { caller, token, changes });
+    this.valid.set(hash, { caller, token, changeCount: changes });
     this.touch(token.id);
     return caller;
   }

@@ -42,7 +42,7 @@ export interface Rate {
 }
 
 /** The state of a token's window after one more request. */
-export interface Counted {
+export interface RateLimitStatus {
   readonly rate: Rate;
   /** Requests left in this window. */
   readonly remaining: number;
@@ -53,14 +53,14 @@ export interface Counted {
 }
 
 /** Limits the rate of each token: HTTP requests and logins at the Postgres port count together (contract C15.5). */
-export class TokenRate {
+export class TokenRateLimiter {
   private readonly counter: WindowCounter;
 
   constructor(private readonly rate: Rate) {
     this.counter = new WindowCounter(rate.windowS * 1_000, CALLERS);
   }
 
-  count(caller: Caller): Counted {
+  count(caller: Caller): RateLimitStatus {
     const { rate } = this;
     const { requests } = rate;
     // Subjects of JWTs are unique only within a project.
@@ -95,7 +95,7 @@ const ADDRESSES = 10_000;
  * Counts wrong tokens by client address: from an address that has sent many, few more are looked up in the database.
  * Callers behind the same proxy whose tokens are known to be valid are not affected.
  */
-export class WrongTokens {
+export class WrongTokenLimiter {
   private readonly wrong = new WindowCounter(WINDOW_MS, ADDRESSES);
   private readonly allowedLookUps = new WindowCounter(LOOK_UP_EVERY_MS, ADDRESSES);
   private readonly lookingUp = new Counts();
@@ -124,7 +124,7 @@ export class WrongTokens {
    * Counts a refused token.
    * @returns the error for its sender: the refusal, or rate_limited once the limit is reached
    */
-  errorFor(address: string, refusal: EngineError): EngineError {
+  countWrongToken(address: string, refusal: EngineError): EngineError {
     if (this.limit === 0) return refusal;
     const network = networkOf(address);
     return this.wrong.add(network) > this.limit ? this.refusal(network) : refusal;

@@ -9,7 +9,7 @@ import { SCOPES, type Scope } from '../../contract/names.js';
 import { isUuid } from '../../contract/patterns.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
-import { BY_ITSELF, type Origin } from '../../contract/audit.js';
+import { BY_ITSELF, type AuditOrigin } from '../../contract/audit.js';
 import type { Audit } from '../audit/audit.js';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -53,7 +53,7 @@ export class Tokens {
   async create(
     projectId: string | null,
     options: { name?: string | undefined; scopes?: readonly Scope[] | undefined; expiresAt?: Date | null } = {},
-    by: Origin = BY_ITSELF,
+    by: AuditOrigin = BY_ITSELF,
   ): Promise<NewToken> {
     const token = generateToken();
     const details: TokenRow = {
@@ -90,7 +90,7 @@ export class Tokens {
   async revoke(
     id: string,
     { projectId, now = false }: { projectId?: string | null; now?: boolean },
-    by: Origin,
+    by: AuditOrigin,
   ): Promise<TokenRow> {
     const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
     const revoked = isUuid(id) ? await this.control.tokens.revoke(id, projectId, now, entry) : null;

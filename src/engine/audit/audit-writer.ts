@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../../log.js';
-import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/control/audit-log.js';
+import { type AuditRows, type AuditRow, isRefusedEntry } from '../../tenancy/control/audit-log.js';
 
 /** How long an entry waits for others. */
 const DELAY_MS = 250;
@@ -35,7 +35,7 @@ export class AuditWriter {
 
   /** @param entryOfLoss makes the entry that says how many were lost */
   constructor(
-    private readonly table: AuditLog,
+    private readonly table: AuditRows,
     private readonly log: Log,
     private readonly entryOfLoss: (count: number) => AuditRow,
   ) {}

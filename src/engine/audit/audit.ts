@@ -5,12 +5,18 @@
  */
 import { hash, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type AuditMode, type AuditStatements, BY_ITSELF, type Origin, OTHER_WORDS } from '../../contract/audit.js';
-import { every } from '../../tasks.js';
+import {
+  type AuditMode,
+  type AuditStatements,
+  BY_ITSELF,
+  type AuditOrigin,
+  OTHER_AUDIT_OPERATIONS,
+} from '../../contract/audit.js';
+import { runPeriodically } from '../../tasks.js';
 import { LIMITS } from '../../contract/limits.js';
 import { roundedMs } from '../../contract/wire/fields.js';
 import type { Log } from '../../log.js';
-import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/control/audit-log.js';
+import type { AuditFilter, AuditRows, AuditRow } from '../../tenancy/control/audit-log.js';
 import { AuditWriter } from './audit-writer.js';
 
 export interface AuditSettings {
@@ -24,7 +30,7 @@ export interface AuditSettings {
 /** A caller (`access/tokens.ts`) as the audit log shows it. @param caller null: unknown */
 export function actorOf(
   caller: Readonly<{ id: string; name: string | null; project: object | null }> | null,
-): Pick<Origin, 'actor' | 'actorId' | 'actorName'> {
+): Pick<AuditOrigin, 'actor' | 'actorId' | 'actorName'> {
   if (caller === null) return { actor: 'unknown', actorId: null, actorName: null };
   const actor = caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
   return { actor, actorId: caller.id, actorName: caller.name };
@@ -79,7 +85,7 @@ export class Audit {
   private nextId = randomInt(2 ** 47) * 2 ** 5;
 
   constructor(
-    private readonly table: AuditLog,
+    private readonly table: AuditRows,
     private readonly settings: AuditSettings,
   ) {
     this.writer = new AuditWriter(table, settings.log, (count) =>
@@ -102,10 +108,10 @@ export class Audit {
   }
 
   /** Records a request that has ended. Returns at once. */
-  record(origin: Origin, event: AuditEvent): void {
+  record(origin: AuditOrigin, event: AuditEvent): void {
     const { audit } = this.settings;
     const cheap = CHEAP_REFUSALS.has(event.outcome);
-    const isChange = OTHER_WORDS.get(event.operation) ?? event.isChange ?? true;
+    const isChange = OTHER_AUDIT_OPERATIONS.get(event.operation) ?? event.isChange ?? true;
     if (audit === 'off' || (audit === 'changes' && !isChange && !cheap)) return;
     const entry = this.entry(origin, event);
     const mayRepeat = cheap || (event.isPolled === true && event.outcome === 'ok');
@@ -114,7 +120,7 @@ export class Audit {
   }
 
   /** The entry that is written with a change; `withEntry` fills in the project. null: nothing is recorded. */
-  entryOfChange(origin: Origin, event: { operation: string; object?: string }): AuditRow | null {
+  entryOfChange(origin: AuditOrigin, event: { operation: string; object?: string }): AuditRow | null {
     return this.isOff ? null : this.entry(origin, { ...event, outcome: 'ok' });
   }
 
@@ -126,7 +132,9 @@ export class Audit {
   /** Starts to remove old entries at regular intervals. */
   startRemovingOld(): void {
     const remove = () => this.removeOld();
-    this.stopRemoving = every(REMOVE_EVERY_MS, 'clear_audit_log', remove, this.settings.log, { isFirstNow: true });
+    this.stopRemoving = runPeriodically(REMOVE_EVERY_MS, 'clear_audit_log', remove, this.settings.log, {
+      isFirstNow: true,
+    });
   }
 
   removeOld(): Promise<number> {
@@ -146,7 +154,7 @@ export class Audit {
     await this.writer.close();
   }
 
-  private entry(origin: Origin, event: AuditEvent): AuditRow {
+  private entry(origin: AuditOrigin, event: AuditEvent): AuditRow {
     const { startedAt } = origin;
     const { statement = null, project = null } = event;
     return {

@@ -36,7 +36,7 @@ export const distributions = (schema: string): Statement => sql`
 export const readDistributions = (rows: readonly Row[]): Map<string, Distribution> =>
   new Map(rows.map(([name, json]) => [name ?? '', JSON.parse(json ?? '') as Distribution]));
 
-export interface Current {
+export interface CurrentDistribution {
   readonly kind: Kind;
   readonly column: string | null;
   /** Columns of the primary key. */
@@ -56,7 +56,7 @@ export const currentDistribution = (schema: string, tableName: string): Statemen
     LEFT JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'p'
   WHERE c.oid = ${regclass(schema, tableName)}`;
 
-export const readCurrent = ([row]: readonly Row[]): Current => {
+export const readCurrentDistribution = ([row]: readonly Row[]): CurrentDistribution => {
   const [kind, column, primaryKeyName, columns] = row ?? [];
   return {
     kind: (kind ?? 'local') as Kind,

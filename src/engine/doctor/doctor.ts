@@ -9,8 +9,8 @@ import { type Finding, ok, problem, warning } from '../../contract/wire/operator
 import type { Project } from '../../db/project.js';
 import type { ServerAddress } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import { serverFacts } from '../../tenancy/server-facts.js';
-import type { Origin } from '../../contract/audit.js';
+import { inspectServer } from '../../tenancy/server-facts.js';
+import type { AuditOrigin } from '../../contract/audit.js';
 import type { Engine } from '../engine.js';
 import { insertRecords } from '../insert/insert.js';
 import { createTable } from '../schema/tables.js';
@@ -22,7 +22,7 @@ import { examineDisk, examineLibxml, examineLimits } from './machine-findings.js
 const TRIAL_MS = 30_000;
 
 /** What the admin socket serves: the service that runs on this data folder, or `cdp doctor` without it. */
-export interface LocalService {
+export interface ServiceUnderTest {
   readonly address: ServerAddress;
   /** The limit of connections to projects' databases. */
   readonly connections: number;
@@ -38,14 +38,14 @@ type OnFinding = (finding: Finding) => void;
  * Runs all checks and a trial. A failure is one more finding, and so is a check that takes too long.
  * @param onFinding called with each finding as soon as it is known
  */
-export async function examine(target: LocalService, by: Origin, onFinding: OnFinding): Promise<void> {
+export async function examine(target: ServiceUnderTest, by: AuditOrigin, onFinding: OnFinding): Promise<void> {
   const { address, connections, embedded } = target;
   const advice =
     embedded === null
       ? 'Check DATABASE_URL, pg_hba.conf and the log of the server.'
       : 'See postgres/control/postgres.log in the data folder, and the log of the service.';
   try {
-    const facts = await inTime(serverFacts(address));
+    const facts = await inTime(inspectServer(address));
     examineServer(facts, embedded === null ? connections : null).forEach(onFinding);
     const commits = await inTime(examineCommits(address));
     commits.forEach(onFinding);
@@ -85,7 +85,11 @@ const NOT_TRIED = warning('trial', 'not tried: no commit returns', 'Run cdp doct
 
 const IN_TRIAL = 'docs/errors.md explains the error codes; see also the log.';
 
-async function examineInstallation({ engine: open }: LocalService, by: Origin, onFinding: OnFinding): Promise<void> {
+async function examineInstallation(
+  { engine: open }: ServiceUnderTest,
+  by: AuditOrigin,
+  onFinding: OnFinding,
+): Promise<void> {
   const failed = (subject: string) => (error: unknown) => problem(subject, messageOf(error), IN_TRIAL);
   let engine;
   try {
@@ -112,7 +116,7 @@ async function examineInstallation({ engine: open }: LocalService, by: Origin, o
  * Creates a project on a server, a table and a row, reads the row, and deletes the project.
  * @throws EngineError of the step that failed; the project is then deleted, too
  */
-async function tryEverything(engine: Engine, server: string, by: Origin): Promise<Finding> {
+async function tryEverything(engine: Engine, server: string, by: AuditOrigin): Promise<Finding> {
   const started = performance.now();
   const name = `doctor-${randomBytes(4).toString('hex')}`;
   let row: ProjectRow;

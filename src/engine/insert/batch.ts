@@ -4,7 +4,7 @@ import type { BatchResponse } from '../../contract/wire/batch.js';
 import type { IdempotencyKey, Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
-import type { StoredRows, UpsertRule } from './upsert.js';
+import type { StoredCounts, UpsertRule } from './upsert.js';
 
 /** A batch, and how to store it. */
 export interface BatchRequest {
@@ -34,7 +34,7 @@ export function insertResponse(count: number, ids?: string[]): BatchResponse {
 }
 
 /** @param records of the batch; those that neither inserted nor updated a row were ignored */
-export function upsertResponse(records: number, { inserted, updated }: StoredRows, ids?: string[]): BatchResponse {
+export function upsertResponse(records: number, { inserted, updated }: StoredCounts, ids?: string[]): BatchResponse {
   const ignored = records - inserted - updated;
   const message = `${counted(inserted, 'record')} inserted, ${updated} updated, ${ignored} ignored`;
   const counts = { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored };

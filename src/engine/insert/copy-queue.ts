@@ -14,7 +14,7 @@ import type { RequestTrace, ChildSpan } from '../../db/trace.js';
 import { endedWhileWaiting } from '../../db/timed-request.js';
 import { type Checkable, PeriodicChecks } from '../../db/periodic-checks.js';
 import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
-import { resetIfCodeRuns, endByStoring, type Stored } from './store-rows.js';
+import { resetIfCodeRuns, endByStoring, type StoreOutcome } from './store-rows.js';
 
 /** One that is being stored, and one in transit. */
 const MAX_UNDER_WAY = 2;
@@ -56,8 +56,8 @@ export interface WaitingBatches {
 /** A batch in the queue: it waits until its COPY is sent, then for the outcome. */
 class QueueEntry implements Checkable {
   state: 'waiting' | 'sent' | 'left' = 'waiting';
-  readonly outcome: Promise<Stored>;
-  resolve!: (outcome: Stored) => void;
+  readonly outcome: Promise<StoreOutcome>;
+  resolve!: (outcome: StoreOutcome) => void;
   private reject!: (error: Error) => void;
   private readonly stopWaiting: () => void;
   private span: ChildSpan | undefined;
@@ -134,7 +134,7 @@ export class CopyQueue {
    * Stores the batch, perhaps in one COPY with others.
    * @throws EngineError overloaded, and what `Project.write` throws
    */
-  store(batch: QueuedBatch): Promise<Stored> {
+  store(batch: QueuedBatch): Promise<StoreOutcome> {
     const { counts, max } = this.waitingBatches;
     const { id } = batch.project;
     const isLarge = batch.encoded.data.length > MAX_BYTES / 2;
@@ -185,7 +185,7 @@ export class CopyQueue {
     const shared = group.length > 1 ? this.endOf(group) : null;
     const signal = shared?.signal ?? batch.signal;
     let accepted = group;
-    const copy = (db: QueryRunner): WriteEnd<null, Stored> => {
+    const copy = (db: QueryRunner): WriteEnd<null, StoreOutcome> => {
       accepted = group.filter(({ state }) => state !== 'left');
       if (accepted.length === 0) return { rollback: [] };
       for (const entry of accepted) entry.markSent();
@@ -196,7 +196,7 @@ export class CopyQueue {
     };
     try {
       const options = { signal, trace: traceOf(group) };
-      const outcome = await batch.project.write<Stored>(options, copy).finally(shared?.unwatch);
+      const outcome = await batch.project.write<StoreOutcome>(options, copy).finally(shared?.unwatch);
       if (outcome === 'refused' && accepted.length > 1) {
         const middle = accepted.length >> 1;
         await this.send(accepted.slice(0, middle));
@@ -204,7 +204,7 @@ export class CopyQueue {
       } else for (const entry of accepted) entry.resolve(outcome);
     } catch (error) {
       const isEnd = error === signal.reason;
-      const others = isEnd ? accepted.filter((entry) => !isEnded(entry)) : [];
+      const others = isEnd ? accepted.filter((entry) => !wasEndedByService(entry)) : [];
       for (const entry of accepted.filter((entry) => !others.includes(entry)))
         entry.giveUp((isEnd ? entry.batch.signal.reason : error) as Error);
       if (others.length > 0) await this.send(others);
@@ -219,7 +219,7 @@ export class CopyQueue {
     const ending = new AbortController();
     const watch: Checkable = {
       check: () => {
-        const endedEntry = group.find((entry) => entry.state === 'sent' && isEnded(entry));
+        const endedEntry = group.find((entry) => entry.state === 'sent' && wasEndedByService(entry));
         if (endedEntry !== undefined) ending.abort(endedEntry.batch.signal.reason);
       },
     };
@@ -241,7 +241,7 @@ export class CopyQueue {
 }
 
 /** Whether the operator, or the revocation of its token, has ended the request. */
-const isEnded = ({ batch }: QueueEntry): boolean => batch.signal.reason instanceof EngineError;
+const wasEndedByService = ({ batch }: QueueEntry): boolean => batch.signal.reason instanceof EngineError;
 
 const budgetOf = ({ batch }: QueueEntry): number => batch.project.waitBudget.ms;
 

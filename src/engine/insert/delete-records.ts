@@ -8,7 +8,7 @@ import { lockToWrite } from '../catalog/find-table.js';
 import { findKey, type UniqueKey } from '../catalog/unique-key.js';
 import type { Replayable, IdempotencyKey } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { commit } from '../../db/transaction.js';
+import { planCommit } from '../../db/transaction.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { columnName, sourceRows } from './insert-statement.js';
 
@@ -42,7 +42,7 @@ export async function deleteRecords(
     );
     const message = `${counted(count, 'record')} deleted`;
     const response: DeleteResponse = { success: true, deleted_rows: count, message };
-    return commit(response, [], { rows: count });
+    return planCommit(response, [], { rows: count });
   });
 }
 

@@ -8,7 +8,7 @@ import { checkRecords, type EncodedBatch, readRecords, type Records } from '../.
 import { EngineError } from '../../contract/errors.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import type { Project } from '../../db/project.js';
-import { commit, type Commit, type WriteEnd, type QueryRunner } from '../../db/transaction.js';
+import { planCommit, type CommitPlan, type WriteEnd, type QueryRunner } from '../../db/transaction.js';
 import { type PostgresError, type Result, SQLSTATE } from '../../pg/index.js';
 import { readTables, tableToWrite } from '../catalog/catalog.js';
 import { lockToWrite } from '../catalog/find-table.js';
@@ -192,7 +192,7 @@ async function checkAndStore(
   batch: Records,
   db: QueryRunner,
   oneByOne: boolean,
-): Promise<Commit<BatchResponse, Inserted>> {
+): Promise<CommitPlan<BatchResponse, Inserted>> {
   const { project, tableCache, throttle, tableName, returnIds, upsert } = request;
   const mayBeDistributed = project.distributesTables;
   const table = await lockToWrite(db, project.schema, tableName, batch.errors);
@@ -210,7 +210,7 @@ async function checkAndStore(
     throw await attributeRefusal({ db, table, rows, insertsFor }, error, upsert?.columns ?? null);
   };
   if (!isCounted)
-    return commit(insertResponse(rows.length), statements, { rows: rows.length, onRefused: explainRefusal });
+    return planCommit(insertResponse(rows.length), statements, { rows: rows.length, onRefused: explainRefusal });
   const { results, error } = await db.pipeline(statements);
   if (error !== null) {
     const refusal = db.refusal(error);
@@ -218,7 +218,7 @@ async function checkAndStore(
     return explainRefusal(refusal, db);
   }
   const response = countedResponse(request, inserts, results, rows.length);
-  return commit(response, [], { rows: rowsChanged(response), onRefused: explainRefusal });
+  return planCommit(response, [], { rows: rowsChanged(response), onRefused: explainRefusal });
 }
 
 /** The response from the results of the INSERTs. @throws EngineError as {@link idsInOrder} */

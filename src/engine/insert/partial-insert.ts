@@ -6,7 +6,7 @@ import { checkRecords, readRecords, type Records } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
-import { commit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit, type QueryRunner } from '../../db/transaction.js';
 import type { Table } from '../catalog/catalog.js';
 import { lockToWrite } from '../catalog/find-table.js';
 import type { Project } from '../../db/project.js';
@@ -16,7 +16,7 @@ import { quarantineRecords } from './quarantine.js';
 import { recordErrorCode, recordDetail, recordHint, storeWhatFits } from './refused-records.js';
 import { type BatchRequest, type Inserted, insertResponse, rowsChanged, upsertResponse } from './batch.js';
 import { resetIfCodeRuns, storingStatements } from './store-rows.js';
-import { countStored, type StoredRows, type UpsertRule } from './upsert.js';
+import { countStored, type StoredCounts, type UpsertRule } from './upsert.js';
 
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
 export async function insertPartially(request: BatchRequest): Promise<Inserted> {
@@ -30,12 +30,12 @@ export async function insertPartially(request: BatchRequest): Promise<Inserted> 
     const response = partialResponse(batch.records.length, outcome, upsert !== null);
     const steps = quarantineRecords(tableName, outcome.refused, batch.textOf, key?.text ?? null, quarantineDays);
     const quarantine = await throttle.runSteps(project.id, steps);
-    return commit(response, quarantine, { rows: rowsChanged(response) });
+    return planCommit(response, quarantine, { rows: rowsChanged(response) });
   });
 }
 
 interface PartiallyStored {
-  readonly stored: StoredRows;
+  readonly stored: StoredCounts;
   /** The first errors of each refused record, by its number in the batch. */
   readonly refused: ReadonlyMap<number, readonly ErrorDetail[]>;
   /** The number of all errors. */

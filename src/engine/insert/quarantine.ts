@@ -4,7 +4,7 @@ import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '..
 import type { Steps } from '../../codec/index.js';
 import { type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import type { Project } from '../../db/project.js';
-import { commit } from '../../db/transaction.js';
+import { planCommit } from '../../db/transaction.js';
 import { EQUALS } from '../../db/idempotency.js';
 
 /** Selects records that meet all conditions. */
@@ -58,7 +58,7 @@ export const updateErrors = (id: string, errors: readonly ErrorDetail[]): Statem
 export const renameQuarantinedTable = (tableName: string, newName: string): Statement =>
   sql`UPDATE _cdp.quarantined SET table_name = ${newName} WHERE table_name ${EQUALS} ${tableName}`;
 
-export const removeRecords = (ids: readonly string[]): Statement =>
+export const deleteQuarantined = (ids: readonly string[]): Statement =>
   sql`DELETE FROM _cdp.quarantined WHERE id ${EQUALS} ANY (${ids}::pg_catalog.uuid[])`;
 
 const storedErrors = (errors: readonly ErrorDetail[]): string =>
@@ -160,7 +160,7 @@ export async function dropFromQuarantine(
 ): Promise<number> {
   const chosen = sql`DELETE FROM _cdp.quarantined WHERE ${conditions(filter)}`;
   const { response } = await project.write({ signal, growth: 'none' }, async (db) =>
-    commit(await db.rowCount(chosen), [purgeExpired(days)]),
+    planCommit(await db.rowCount(chosen), [purgeExpired(days)]),
   );
   return response;
 }

@@ -79,7 +79,7 @@ async function settleKeys(
       pg_catalog.unnest(${free}::pg_catalog.text[]) AS free_key
     WHERE NOT EXISTS (SELECT FROM _cdp.idempotency_keys WHERE key = free_key AND ${areReceipts(tableName)})
     ON CONFLICT DO NOTHING`;
-  return { response: null, last: [settle], resultOf: () => {} };
+  return { response: null, beforeCommit: [settle], resultOf: () => {} };
 }
 
 /** A row of the table of keys. */

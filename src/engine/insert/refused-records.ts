@@ -270,11 +270,20 @@ export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'data_corrupted',
 ]);
 
+/** Codes of free SQL. In a batch, they come from the project's own code: a check, a trigger, a function in a default. */
+const OF_SQL: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'sql_error',
+  'statement_not_allowed',
+  'table_exists',
+  'column_exists',
+  'dependent_objects',
+]);
+
 /** In a batch, an error in the generated SQL comes from a value, or from the project's own check. */
 export function recordErrorCode(error: PostgresError): ErrorCode {
   const code = codeOf(error);
   const { sqlstate } = error;
-  if (code !== 'sql_error') return code;
+  if (!OF_SQL.has(code)) return code;
   return sqlstate.startsWith('22') || sqlstate === SQLSTATE.GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
 }
 

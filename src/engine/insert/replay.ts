@@ -10,7 +10,7 @@ import { sql } from '../../pg/index.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../../db/project.js';
-import { commit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit, type QueryRunner } from '../../db/transaction.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { lockToWrite, requireColumns } from '../catalog/find-table.js';
 import {
@@ -19,7 +19,7 @@ import {
   PAGE_BYTES,
   purgeExpired,
   readPage,
-  removeRecords,
+  deleteQuarantined,
   updateErrors,
   withoutNumber,
 } from './quarantine.js';
@@ -55,7 +55,7 @@ export async function replay(
     const { records, next } = readPage(rows);
     if (records.length === 0) {
       const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null);
-      return commit(nothing, [purgeExpired(quarantineDays)]);
+      return planCommit(nothing, [purgeExpired(quarantineDays)]);
     }
 
     const texts = records.map(({ record }) => record);
@@ -72,12 +72,12 @@ export async function replay(
     const isTrial = Object.keys(rename).length > 0 || set.size > 0;
     const changes = [
       purgeExpired(quarantineDays),
-      removeRecords(storedIds),
+      deleteQuarantined(storedIds),
       ...(isTrial ? [] : stillRefused.map(({ id, errors }) => updateErrors(id, errors))),
     ];
     const isSeen = errorsFor === 'writer' || (errorsFor === 'reader' && (await readerMayRead(db, project, tableName)));
     const response = replayResponse(stillRefused, stored, storedIds.length, next);
-    return commit(isSeen ? response : { ...response, errors: [] }, changes);
+    return planCommit(isSeen ? response : { ...response, errors: [] }, changes);
   });
   return response;
 }

@@ -1,6 +1,6 @@
 /** Stores the rows of a batch: the statements, the end of the write, and why nothing was stored. */
 import type { RecordCells } from '../../codec/index.js';
-import type { Commit, QueryRunner } from '../../db/transaction.js';
+import type { CommitPlan, QueryRunner } from '../../db/transaction.js';
 import { type PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
 import { codeOf } from '../../tenancy/postgres-errors.js';
 import type { Table } from '../catalog/catalog.js';
@@ -29,7 +29,7 @@ export async function storingStatements(
 export type NotStored = 'refused' | 'outdated';
 
 /** The results of the statements, or why nothing was stored. */
-export type Stored = readonly Result[] | NotStored;
+export type StoreOutcome = readonly Result[] | NotStored;
 
 /**
  * The end of a write that stores rows and confirms the schema in one round trip. The check follows the COPY or INSERT,
@@ -39,8 +39,8 @@ export type Stored = readonly Result[] | NotStored;
 export const endByStoring = <A, T>(
   store: Step,
   check: Statement,
-  end: Pick<Commit<A, T>, 'response' | 'rows' | 'resultOf'>,
-): Commit<A, T | NotStored> => ({ ...end, last: [store, check], prepared: true, onRefused: whyNotStored });
+  end: Pick<CommitPlan<A, T>, 'response' | 'rows' | 'resultOf'>,
+): CommitPlan<A, T | NotStored> => ({ ...end, beforeCommit: [store, check], prepared: true, onRefused: whyNotStored });
 
 /**
  * Why Postgres refused to store rows.

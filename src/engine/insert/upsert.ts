@@ -202,13 +202,13 @@ function selectId(table: Table, row: RecordCells, key: UniqueKey): Statement {
     JOIN (${sourceRows(table, key.columns, [row])}) AS v ON ${equal}`;
 }
 
-export interface StoredRows {
+export interface StoredCounts {
   inserted: number;
   updated: number;
 }
 
 /** Counts the results of {@link upsertStatements}. */
-export function countStored(results: readonly Result[]): StoredRows {
+export function countStored(results: readonly Result[]): StoredCounts {
   const marks = results.flatMap(({ rows }) => rows.map(([mark]) => mark));
   return {
     inserted: marks.filter((mark) => mark === 't').length,

@@ -23,7 +23,7 @@ const ACTIVE_MS = 250;
 
 interface LastRequest {
   readonly projectId: string;
-  readonly at: number;
+  readonly arrivedAt: number;
 }
 
 interface ProjectUsage {
@@ -36,7 +36,7 @@ interface ProjectUsage {
 }
 
 export class EventLoopThrottle {
-  private readonly accounts = new LRUCache<string, ProjectUsage>({ max: PROJECTS });
+  private readonly usages = new LRUCache<string, ProjectUsage>({ max: PROJECTS });
 
   /** The last request of all, and the last one of any other project. */
   private last: LastRequest | null = null;
@@ -44,7 +44,7 @@ export class EventLoopThrottle {
 
   noteRequest(projectId: string): void {
     if (this.last?.projectId !== projectId) this.lastOther = this.last;
-    this.last = { projectId, at: performance.now() };
+    this.last = { projectId, arrivedAt: performance.now() };
   }
 
   /**
@@ -52,7 +52,7 @@ export class EventLoopThrottle {
    * loop; undefined: at once. Begin the work as soon as it resolves: the next turn is computed from what this one took.
    */
   turn(projectId: string): Promise<void> | undefined {
-    const account = this.accounts.get(projectId);
+    const account = this.usages.get(projectId);
     if (account === undefined || (account.ms < TURN_MS && account.waiting === 0)) return undefined;
     account.waiting++;
     account.pause = account.pause.then(async () => {
@@ -114,9 +114,9 @@ export class EventLoopThrottle {
   }
 
   private add(projectId: string, ms: number): void {
-    const account = this.accounts.get(projectId);
+    const account = this.usages.get(projectId);
     const endedAt = performance.now();
-    if (account === undefined) this.accounts.set(projectId, { ms, endedAt, waiting: 0, pause: Promise.resolve() });
+    if (account === undefined) this.usages.set(projectId, { ms, endedAt, waiting: 0, pause: Promise.resolve() });
     else {
       account.ms += ms;
       account.endedAt = endedAt;
@@ -126,6 +126,6 @@ export class EventLoopThrottle {
   private othersAreActive(projectId: string): boolean {
     const { last, lastOther } = this;
     const other = last?.projectId === projectId ? lastOther : last;
-    return other !== null && other.at > performance.now() - ACTIVE_MS;
+    return other !== null && other.arrivedAt > performance.now() - ACTIVE_MS;
   }
 }

@@ -48,9 +48,9 @@ export class MemoryBudget {
    * @param signal aborted when the client disconnects, or with the EngineError that ends the request
    * @throws EngineError overloaded
    */
-  async reserve(projectId: string, bytes: number, budget: WaitBudget, signal: AbortSignal): Promise<Reservation> {
+  async reserve(projectId: string, bytes: number, waitBudget: WaitBudget, signal: AbortSignal): Promise<Reservation> {
     const isBehind = bytes > SMALL_BYTES && this.queue.lengthOf(projectId) > 0;
-    if (isBehind || !this.tryTake(projectId, bytes)) await this.queue.wait(projectId, bytes, budget, signal);
+    if (isBehind || !this.tryTake(projectId, bytes)) await this.queue.wait(projectId, bytes, waitBudget, signal);
     let reserved = bytes;
     let isReleased = false;
     const resize = (to: number) => {

@@ -28,10 +28,10 @@ const KEEP_BYTES = 192 * 1024 * 1024;
 const BUSY = 'Too many SQL requests are waiting to be parsed';
 
 /** The request whose text is parsed. */
-export interface Requester {
+export interface ParsingRequest {
   /** Its id. */
   readonly projectId: string;
-  readonly budget: WaitBudget;
+  readonly waitBudget: WaitBudget;
   /** Aborted when the client disconnects, or with the EngineError that ends the request. */
   readonly signal: AbortSignal;
 }
@@ -51,7 +51,7 @@ export class ParserPool {
   private readonly parseMs = PARSE_MS;
 
   /** @throws EngineError overloaded; invalid_request if the parser does not finish */
-  async parse(text: string, { projectId, budget, signal }: Requester): Promise<Parsed> {
+  async parse(text: string, { projectId, waitBudget: budget, signal }: ParsingRequest): Promise<Parsed> {
     if (!this.tryTake(projectId, text)) await this.queue.wait(projectId, text, budget, signal);
     try {
       return await this.run(text);

@@ -4,7 +4,7 @@ import { parentPort } from 'node:worker_threads';
 import { LIMITS } from '../../contract/limits.js';
 import { freesSpace, type FreesSpace } from './frees-space.js';
 import { isSlowToRead } from './keywords.js';
-import { readerStatement, type ReaderStatement } from './reader-statement.js';
+import { readerEffect, type ReaderEffect } from './reader-statement.js';
 
 /** Why a statement is not allowed in a request (contract C13.7). */
 export type RejectedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'listen';
@@ -17,7 +17,7 @@ interface ParsedStatement {
   readonly rejected: RejectedKind | null;
   readonly frees: FreesSpace | null;
   /** Effect in a reader's session at the Postgres port. */
-  readonly reader: ReaderStatement;
+  readonly readerEffect: ReaderEffect;
 }
 
 /**
@@ -61,12 +61,12 @@ function cut(text: string, statements: readonly RawStmt[]): ParsedStatement[] {
     const kinds =
       stmt === undefined
         ? NOTHING
-        : { rejected: rejectedKind(stmt), frees: freesSpace(stmt), reader: readerStatement(stmt) };
+        : { rejected: rejectedKind(stmt), frees: freesSpace(stmt), readerEffect: readerEffect(stmt) };
     return { text: bytes.toString('utf8', start, end), offset, ...kinds };
   });
 }
 
-const NOTHING = { rejected: null, frees: null, reader: 'refused' } as const;
+const NOTHING = { rejected: null, frees: null, readerEffect: 'refused' } as const;
 
 /** Counts the bytes that are not UTF-8 continuation bytes. */
 function codePoints(bytes: Uint8Array): number {

@@ -6,7 +6,7 @@
 import type { ExplainStmt, Node, SelectStmt, TransactionStmt, VariableSetStmt } from 'libpg-query';
 
 /** `ends`: another transaction may begin after it. */
-export type ReaderStatement = 'reads' | 'ends' | 'refused';
+export type ReaderEffect = 'reads' | 'ends' | 'refused';
 
 /** Everything else is refused: DO and CALL can commit, and VACUUM and the like commit by themselves. */
 const HARMLESS: ReadonlySet<string> = new Set([
@@ -44,7 +44,7 @@ const WITHIN: ReadonlySet<string | undefined> = new Set([
   'TRANS_STMT_ROLLBACK_TO',
 ]);
 
-export function readerStatement(statement: Node): ReaderStatement {
+export function readerEffect(statement: Node): ReaderEffect {
   if ('TransactionStmt' in statement) return ofTransaction(statement.TransactionStmt);
   if ('VariableSetStmt' in statement) return keepsMode(statement.VariableSetStmt) ? 'reads' : 'refused';
   if ('ExplainStmt' in statement) return mayCreate(statement.ExplainStmt) ? 'refused' : 'reads';
@@ -57,7 +57,7 @@ export function readerStatement(statement: Node): ReaderStatement {
   return Object.keys(statement).every((kind) => HARMLESS.has(kind)) ? 'reads' : 'refused';
 }
 
-function ofTransaction({ kind, options = [] }: TransactionStmt): ReaderStatement {
+function ofTransaction({ kind, options = [] }: TransactionStmt): ReaderEffect {
   if (ENDING.has(kind)) return 'ends';
   if (WITHIN.has(kind)) return 'reads';
   const begins = kind === 'TRANS_STMT_BEGIN' || kind === 'TRANS_STMT_START';

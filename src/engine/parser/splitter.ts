@@ -6,10 +6,10 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { unstorable } from '../../contract/column-types.js';
 import type { FreesSpace } from './frees-space.js';
-import { type Requester, ParserPool } from './parser-pool.js';
+import { type ParsingRequest, ParserPool } from './parser-pool.js';
 import type { RejectedKind } from './parser-worker.js';
 import { leadingKeyword } from './keywords.js';
-import type { ReaderStatement } from './reader-statement.js';
+import type { ReaderEffect } from './reader-statement.js';
 
 export interface SplitStatement {
   readonly text: string;
@@ -25,7 +25,7 @@ interface SplitOptions {
   /** The field of the request that holds the text, for messages. */
   readonly field?: string;
   /** What is said of statements that are not allowed. Default: what the requests of free SQL can do instead. */
-  readonly rejections?: typeof REJECTIONS;
+  readonly rejections?: typeof REJECTION_MESSAGES;
 }
 
 /** A lone statement with another first word is never rejected, so it needs no parser. */
@@ -33,7 +33,7 @@ const MAY_BE_REJECTED = new Set(
   'ABORT BEGIN COMMIT COPY END LISTEN PREPARE RELEASE ROLLBACK SAVEPOINT START UNLISTEN'.split(' '),
 );
 
-export const REJECTIONS: Readonly<Record<RejectedKind, string>> = {
+export const REJECTION_MESSAGES: Readonly<Record<RejectedKind, string>> = {
   transaction_control:
     'One request is one transaction: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and the like are not allowed. ' +
     'Send several statements in one request; they take effect together or not at all.',
@@ -58,8 +58,8 @@ export class Splitter {
    */
   async split(
     text: string,
-    requester: Requester,
-    { tellsFreed = false, field = '"sql"', rejections = REJECTIONS }: SplitOptions = {},
+    requester: ParsingRequest,
+    { tellsFreed = false, field = '"sql"', rejections = REJECTION_MESSAGES }: SplitOptions = {},
   ): Promise<SplitStatement[]> {
     rejectTooLong(text, field);
     rejectUnstorable(text, field);
@@ -88,11 +88,11 @@ export class Splitter {
    * @returns null for a text that the grammar rejects
    * @throws EngineError overloaded, invalid_request (too many statements, too complex)
    */
-  async readerStatements(text: string, requester: Requester): Promise<ReaderStatement[] | null> {
+  async readerEffects(text: string, requester: ParsingRequest): Promise<ReaderEffect[] | null> {
     const parsed = await this.parsers.parse(text, requester);
     if (parsed.outcome !== 'statements') return null;
     if (parsed.count > LIMITS.statementsPerRequest) throw tooMany(parsed.count);
-    return parsed.statements.map(({ reader }) => reader);
+    return parsed.statements.map(({ readerEffect: reader }) => reader);
   }
 
   /** Ends the worker threads; running and later calls fail. */

@@ -3,7 +3,7 @@
  * otherwise find out that it does not. For the log, `/readyz`, metrics, `cdp doctor` and `cdp project list`.
  */
 import type { ArchiveState } from '../../backup/physical/archive-state.js';
-import { every, singleFlight } from '../../tasks.js';
+import { runPeriodically, singleFlight } from '../../tasks.js';
 import { messageOf } from '../../contract/errors.js';
 import { isReady } from '../../contract/projects.js';
 import type { Log } from '../../log.js';
@@ -31,7 +31,7 @@ export class ArchiveWatch {
   ) {}
 
   startWatching(): void {
-    this.stop = every(CHECK_EVERY_MS, 'watch_archives', () => this.check(), this.log, { isFirstNow: true });
+    this.stop = runPeriodically(CHECK_EVERY_MS, 'watch_archives', () => this.check(), this.log, { isFirstNow: true });
   }
 
   get states(): ReadonlyMap<string, ArchivedProject> {

@@ -4,7 +4,7 @@ import { isServerName } from '../../contract/names.js';
 import { isOn, type PlacementRequest } from '../../contract/servers.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import { placeOf, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
+import { serverRefOf, type ServerRow, type ServerRows } from '../../tenancy/control/server-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
 import type { Servers } from '../../tenancy/servers.js';
 
@@ -30,11 +30,11 @@ export async function serverNamed(rows: ServerRows, name: string): Promise<Serve
 
 /** Names for a new project on the server; null if it is full. @throws EngineError database_unavailable */
 export const placementOn = async (server: ServerRow, services: ServerServices): Promise<Placement | null> =>
-  (await isFull(server, services)) ? null : services.servers.tenancyOf(placeOf(server)).newPlacement();
+  (await isFull(server, services)) ? null : services.servers.tenancyOf(serverRefOf(server)).newPlacement();
 
 /** Whether the projects on a server have reached its size limit. @throws EngineError database_unavailable */
 export async function isFull(server: ServerRow, services: ServerServices): Promise<boolean> {
-  services.servers.requireUp(placeOf(server));
+  services.servers.requireUp(serverRefOf(server));
   return server.maxBytes !== null && (await bytesStoredOn(server, services)) >= server.maxBytes;
 }
 

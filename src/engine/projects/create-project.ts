@@ -12,7 +12,7 @@ import { tryWithProjectLock, withProjectLock } from '../../tenancy/control/proje
 import { noServer } from '../../tenancy/control/server-rows.js';
 import { unavailable, serviceWork } from '../../tenancy/postgres-errors.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { BY_ITSELF, type Origin } from '../../contract/audit.js';
+import { BY_ITSELF, type AuditOrigin } from '../../contract/audit.js';
 import type { Audit } from '../audit/audit.js';
 import { candidates, placementOn } from './choose-server.js';
 
@@ -31,7 +31,7 @@ export type MakeDatabase = (placement: Placement) => Promise<void>;
 
 interface CreateRequest {
   readonly name: string;
-  readonly by: Origin;
+  readonly by: AuditOrigin;
   readonly request: PlacementRequest;
   /** null: the project begins empty and active. */
   readonly fill: FillProject | null;
@@ -167,7 +167,7 @@ export class UnfinishedProjects {
     entry: AuditRow | null,
     lostServer: string | null = null,
   ): Promise<void> {
-    const moves = await this.services.moveRows.open(id);
+    const moves = await this.services.moveRows.listOpen(id);
     for (const place of [placement, ...moves.flatMap(({ source, target }) => [source, target])]) {
       if (serverName(place) !== lostServer) await serviceWork(() => this.services.servers.tenancyOf(place).drop(place));
     }

@@ -3,7 +3,7 @@
  * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
-import { allDone, every } from '../../tasks.js';
+import { allDone, runPeriodically } from '../../tasks.js';
 import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER, type PlacementRequest, serverName } from '../../contract/servers.js';
 import { drain } from '../../tenancy/drain.js';
@@ -12,12 +12,12 @@ import type { Placement } from '../../tenancy/placement.js';
 import type { RequestedRights } from '../../tenancy/project-databases.js';
 import { serviceWork } from '../../tenancy/postgres-errors.js';
 import { inUseElsewhere, withProjectLock } from '../../tenancy/control/project-lock.js';
-import { noServer, placeOf } from '../../tenancy/control/server-rows.js';
+import { noServer, serverRefOf } from '../../tenancy/control/server-rows.js';
 import { NEVER } from '../../db/timed-request.js';
 import { FairQueue } from '../../db/fair-queue.js';
 import { WaitBudget } from '../../db/wait-budget.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
-import { BY_ITSELF, type Origin } from '../../contract/audit.js';
+import { BY_ITSELF, type AuditOrigin } from '../../contract/audit.js';
 import { candidates } from './choose-server.js';
 import {
   createProject,
@@ -78,7 +78,7 @@ export class Projects {
    * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable,
    * outcome_unknown
    */
-  create(name: string, by: Origin = BY_ITSELF, request: PlacementRequest = {}): Promise<ProjectRow> {
+  create(name: string, by: AuditOrigin = BY_ITSELF, request: PlacementRequest = {}): Promise<ProjectRow> {
     return this.inTurn(() => createProject(this.services, this.unfinished, { name, by, request, fill: null }));
   }
 
@@ -86,7 +86,7 @@ export class Projects {
    * Creates a project from a backup.
    * @throws EngineError as {@link create}; what `fill` and `make` throw
    */
-  restore(name: string, by: Origin, { place, ...contents }: RestoreOptions): Promise<ProjectRow> {
+  restore(name: string, by: AuditOrigin, { place, ...contents }: RestoreOptions): Promise<ProjectRow> {
     const request = placeOfRestore(place);
     return this.inTurn(() => createProject(this.services, this.unfinished, { name, by, request, ...contents }));
   }
@@ -100,7 +100,7 @@ export class Projects {
     const servers = await candidates(this.services.control.servers, request);
     if (servers.length === 0) throw noServer(request);
     return servers.map((server) => {
-      const at = placeOf(server);
+      const at = serverRefOf(server);
       this.services.servers.requireUp(at);
       return this.services.servers.tenancyOf(at);
     });
@@ -148,7 +148,7 @@ export class Projects {
    * Renames a project. Its id, tokens, data and running requests stay as they are.
    * @throws EngineError invalid_name, not_found, unique_violation, database_unavailable, outcome_unknown
    */
-  async rename(name: string, newName: string, by: Origin): Promise<ProjectRow> {
+  async rename(name: string, newName: string, by: AuditOrigin): Promise<ProjectRow> {
     requireName(newName);
     const { id } = await this.get(name);
     await this.unfinished.clearNamed(newName);
@@ -165,7 +165,7 @@ export class Projects {
    * @param now cancel them instead
    * @throws EngineError not_found
    */
-  async setActive(name: string, active: boolean, by: Origin, now = false): Promise<ProjectRow> {
+  async setActive(name: string, active: boolean, by: AuditOrigin, now = false): Promise<ProjectRow> {
     const project = await this.get(name);
     const status = active ? 'active' : 'inactive';
     const operation = active ? 'project.activate' : 'project.deactivate';
@@ -190,14 +190,14 @@ export class Projects {
    */
   async repair(
     name: string,
-    by: Origin,
+    by: AuditOrigin,
     requested?: RequestedRights,
   ): Promise<{ project: ProjectRow; repaired: string[] }> {
     const { id } = await this.get(name);
     const restored = await this.inTurn(() =>
       withProjectLock(this.services.control.address, { id, name }, async () => {
         // A move may have just ended, or have been interrupted; it has to be cleaned up first.
-        if ((await this.services.moveRows.open(id)).length > 0) throw inUseElsewhere(name);
+        if ((await this.services.moveRows.listOpen(id)).length > 0) throw inUseElsewhere(name);
         const project = await this.get(name);
         const tenancy = this.services.servers.tenancyOf(project.placement);
         const repaired = await serviceWork(() =>
@@ -225,7 +225,7 @@ export class Projects {
    * @param bytes its own disk quota; 0: none; null: the setting
    * @throws EngineError not_found
    */
-  async setQuota(name: string, bytes: number | null, by: Origin): Promise<ProjectRow> {
+  async setQuota(name: string, bytes: number | null, by: AuditOrigin): Promise<ProjectRow> {
     const { id } = await this.get(name);
     const entry = this.services.audit.entryOfChange(by, { operation: 'project.quota' });
     const project = await this.services.control.projects.setQuota(id, bytes, entry);
@@ -237,10 +237,10 @@ export class Projects {
    * Whether a project may create schemas besides `data`. Existing ones stay.
    * @throws EngineError not_found, invalid_request, database_unavailable
    */
-  async setOwnSchemas(name: string, allowed: boolean, by: Origin): Promise<ProjectRow> {
+  async setOwnSchemas(name: string, allowed: boolean, by: AuditOrigin): Promise<ProjectRow> {
     const { id, placement } = await this.get(name);
     const tenancy = this.services.servers.tenancyOf(placement);
-    if (allowed && !(await tenancy.mayOwnSchemas())) throw needsSuperuser();
+    if (allowed && !(await tenancy.allowsOwnSchemas())) throw needsSuperuser();
     const entry = this.services.audit.entryOfChange(by, { operation: 'project.own_schemas' });
     const project = await this.services.control.projects.setOwnSchemas(id, allowed, entry);
     if (project === null) throw notReady(name);
@@ -254,7 +254,7 @@ export class Projects {
    * @param lostServer a server that will not come back and is not contacted
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
-  async delete(name: string, by: Origin, lostServer: string | null = null): Promise<ProjectRow> {
+  async delete(name: string, by: AuditOrigin, lostServer: string | null = null): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.services.control.projects.find('name', name) : null;
     if (project === null) throw projectNotFound(name);
     return this.inTurn(() =>
@@ -292,7 +292,12 @@ export class Projects {
 
   /** From now on, removes every minute the projects that another process, or a lost Postgres, has left incomplete. */
   startClearing(): void {
-    this.stopClearing = every(CLEAR_EVERY_MS, 'clear_projects', () => this.unfinished.clear(), this.services.log);
+    this.stopClearing = runPeriodically(
+      CLEAR_EVERY_MS,
+      'clear_projects',
+      () => this.unfinished.clear(),
+      this.services.log,
+    );
   }
 
   close(): void {
@@ -303,16 +308,16 @@ export class Projects {
    * Migrates a project's database to this program's version, once per process.
    * @returns undefined if it is up to date, as it nearly always is
    */
-  upgradeIfNeeded(project: ProjectRow): Promise<void> | undefined {
+  upgradeIfNeeded(row: ProjectRow): Promise<void> | undefined {
     const { schemaVersion } = this.services.projectDatabases;
-    if (project.schemaVersion >= schemaVersion) return undefined;
-    let upgrade = this.upgrades.get(project.id);
+    if (row.schemaVersion >= schemaVersion) return undefined;
+    let upgrade = this.upgrades.get(row.id);
     if (upgrade === undefined) {
       upgrade = serviceWork(() =>
-        this.services.projectDatabases.upgrade(this.services.servers.tenancyOf(project.placement), project.placement),
-      ).then(() => this.services.control.projects.setVersion(project.id, schemaVersion));
-      this.upgrades.set(project.id, upgrade);
-      upgrade.catch(() => this.upgrades.delete(project.id));
+        this.services.projectDatabases.upgrade(this.services.servers.tenancyOf(row.placement), row.placement),
+      ).then(() => this.services.control.projects.setVersion(row.id, schemaVersion));
+      this.upgrades.set(row.id, upgrade);
+      upgrade.catch(() => this.upgrades.delete(row.id));
     }
     return upgrade;
   }
@@ -325,7 +330,7 @@ export class Projects {
  */
 export function reportRepair(
   { audit, log }: Pick<ProjectServices, 'audit' | 'log'>,
-  by: Origin,
+  by: AuditOrigin,
   project: Pick<ProjectRow, 'id' | 'name'> | null,
   repaired: readonly string[],
 ): void {

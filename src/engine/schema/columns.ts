@@ -10,7 +10,7 @@ import { type Table, tableByName } from '../catalog/catalog.js';
 import { ident, sql, type Statement } from '../../pg/index.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { type Commit, commit, type QueryRunner } from '../../db/transaction.js';
+import { type CommitPlan, planCommit, type QueryRunner } from '../../db/transaction.js';
 import {
   commentOn,
   dropDefault,
@@ -145,10 +145,10 @@ async function commitColumn(
   { schema, name }: Table,
   column: string,
   changes: readonly Statement[],
-): Promise<Commit<wire.Column, Replayable<wire.Column>>> {
+): Promise<CommitPlan<wire.Column, Replayable<wire.Column>>> {
   const results = await db.run([...changes, tableByName(schema, name)]);
   const changed = await existingTable(db, schema, name, results.at(-1)?.rows ?? []);
-  return commit(shownColumn(existingColumn(changed, column)));
+  return planCommit(shownColumn(existingColumn(changed, column)));
 }
 
 /** @throws EngineError invalid_request */
@@ -172,7 +172,7 @@ export async function dropColumn(
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
   return schemaChange(project, options, Type.Null(), 'none', async (db) => {
     existingColumn(await lockForChange(db, project.schema, tableName), column);
-    return commit(null, [sql`ALTER TABLE ${ident(project.schema, tableName)} DROP COLUMN ${ident(column)}`]);
+    return planCommit(null, [sql`ALTER TABLE ${ident(project.schema, tableName)} DROP COLUMN ${ident(column)}`]);
   });
 }
 

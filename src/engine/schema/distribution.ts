@@ -7,15 +7,15 @@ import { ident, literal, PostgresError, sql, SQLSTATE, type Statement } from '..
 import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
 import type { Table } from '../catalog/catalog.js';
 import {
-  type Current,
+  type CurrentDistribution,
   currentDistribution,
   obstaclesOfHash,
   obstaclesOfKind,
-  readCurrent,
+  readCurrentDistribution,
 } from '../catalog/distribution.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { commit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit, type QueryRunner } from '../../db/transaction.js';
 import { commentsOf } from './column-properties.js';
 import { lockForChange, requireColumns } from '../catalog/find-table.js';
 import { type ChangeOptions, schemaChange } from './schema-change.js';
@@ -41,8 +41,8 @@ export async function distributeTable(
   checkDistribution(project, body);
   return schemaChange(project, options, Distributed, 'grows', async (db) => {
     const table = await lockForChange(db, project.schema, tableName);
-    if (!project.distributesTables) return commit<Distributed>({ kind: 'local', column: null, primaryKey: [] });
-    return commit(await distribute(db, table, body));
+    if (!project.distributesTables) return planCommit<Distributed>({ kind: 'local', column: null, primaryKey: [] });
+    return planCommit(await distribute(db, table, body));
   });
 }
 
@@ -68,7 +68,7 @@ export async function distribute(db: QueryRunner, table: Table, body: Distribute
   const { kind, column = null, colocate_with: other = null } = body;
   if (column !== null) requireColumns(table, [column]);
   await db.run([IN_PG_CATALOG]);
-  const current = readCurrent(await db.query(currentDistribution(schema, name)));
+  const current = readCurrentDistribution(await db.query(currentDistribution(schema, name)));
   const isUnchanged = kind === current.kind && column === current.column && other === null;
   if (isUnchanged) return { kind, column, primaryKey: [...current.primaryKey] };
   await refuseObstacles(db, table, body);
@@ -99,12 +99,16 @@ function spread(table: Table, { kind, column = '', colocate_with: other }: Distr
 }
 
 /** A key of `id` alone is extended by the column, since Citus can find equal values only on one worker. */
-function primaryKeyOf({ primaryKey }: Current, column: string | null): string[] {
+function primaryKeyOf({ primaryKey }: CurrentDistribution, column: string | null): string[] {
   const isOnlyId = primaryKey.length === 1 && primaryKey[0] === 'id';
   return isOnlyId && column !== null && column !== 'id' ? ['id', column] : [...primaryKey];
 }
 
-function replacePrimaryKey({ schema, name }: Table, current: Current, columns: readonly string[]): Statement[] {
+function replacePrimaryKey(
+  { schema, name }: Table,
+  current: CurrentDistribution,
+  columns: readonly string[],
+): Statement[] {
   if (current.primaryKeyName === null || columns.length === current.primaryKey.length) return [];
   const [table, key] = [ident(schema, name), ident(current.primaryKeyName)];
   const [id, column] = columns.map((one) => ident(one));

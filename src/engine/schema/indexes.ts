@@ -8,7 +8,7 @@ import { duplicatesIn, type FoundIndex, indexesOf, newIndexesOf, readIndexes } f
 import { ident, join, PostgresError, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { commit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit, type QueryRunner } from '../../db/transaction.js';
 import { checkName } from './definition.js';
 import {
   lockForChange,
@@ -42,7 +42,7 @@ export async function createIndex(
       const [, created] = await db.run([sql`CREATE ${kind} ${nameClause} ON ${on}`, newIndexesOf(schema, tableName)]);
       const [index] = readIndexes(created?.rows ?? []);
       if (index === undefined) throw new Error('The new index is not in the catalog');
-      return commit(shownIndex(index));
+      return planCommit(shownIndex(index));
     } catch (error) {
       throw await explainDuplicates(db, schema, tableName, columns, error);
     }
@@ -78,7 +78,7 @@ export async function dropIndex(
     if (index.primary) {
       throw new EngineError('reserved_name', `"${name}" is the index of the primary key and cannot be dropped`);
     }
-    return commit(null, [dropStatement(schema, tableName, index)]);
+    return planCommit(null, [dropStatement(schema, tableName, index)]);
   });
 }
 

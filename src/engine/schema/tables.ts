@@ -11,7 +11,7 @@ import { allTables, POSTGRES_TYPES, readTables, schemaBytes, type Table, tableBy
 import { BEGIN, COMMIT, fixed, type Fragment, ident, join, sql, type Statement, trusted } from '../../pg/index.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { commit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit, type QueryRunner } from '../../db/transaction.js';
 import { renameQuarantinedTable } from '../insert/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
@@ -51,11 +51,11 @@ export async function createTable(
   const names = ['id', ...columns.map((column) => column.name)];
   return schemaChange(project, options, Type.Array(Type.String()), 'grows', async (db) => {
     await requireFreeName(db, project.schema, tableName, [ONE_AT_A_TIME]);
-    if (distribution === undefined || distribution.kind === 'local') return commit(names, [create, ...comments]);
+    if (distribution === undefined || distribution.kind === 'local') return planCommit(names, [create, ...comments]);
     const results = await db.run([create, ...comments, tableByName(project.schema, tableName)]);
     for (const table of readTables(project.schema, results.at(-1)?.rows ?? []))
       await distribute(db, table, distribution);
-    return commit(names);
+    return planCommit(names);
   });
 }
 
@@ -133,14 +133,14 @@ export async function alterTable(
       );
     }
     const altered = { table: newName ?? tableName, comment: comment === undefined ? table.comment : comment || null };
-    return commit(altered, changes);
+    return planCommit(altered, changes);
   });
 }
 
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
 export function dropTable(project: Project, tableName: string, options: ChangeOptions): Promise<Replayable<null>> {
   return schemaChange(project, options, Type.Null(), 'none', () =>
-    commit(null, [sql`DROP TABLE ${ident(project.schema, tableName)}`], {
+    planCommit(null, [sql`DROP TABLE ${ident(project.schema, tableName)}`], {
       onRefused: async (error, db) => {
         throw await explainNoTable(db, project.schema, tableName, error);
       },

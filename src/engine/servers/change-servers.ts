@@ -5,10 +5,10 @@ import { isReady } from '../../contract/projects.js';
 import { DEFAULT_SERVER, isOn, takesReplicas } from '../../contract/servers.js';
 import { type Finding, ok, problem } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { type NewServer, placeOf, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { type NewServer, serverRefOf, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { databasesAt, startedAt, walOf } from '../../tenancy/server-facts.js';
 import { addressAt } from '../../tenancy/server-url.js';
-import type { Origin } from '../../contract/audit.js';
+import type { AuditOrigin } from '../../contract/audit.js';
 import type { Engine } from '../engine.js';
 import { bytesStoredOn, serverNamed } from '../projects/choose-server.js';
 import { checkServer, type ServerCheck } from './check-server.js';
@@ -25,7 +25,7 @@ export interface CheckedServer {
  * @throws EngineError invalid_name, unique_violation, invalid_request if projects cannot live there,
  * database_unavailable, outcome_unknown
  */
-export async function addServer(engine: Engine, newServer: NewServer, by: Origin): Promise<CheckedServer> {
+export async function addServer(engine: Engine, newServer: NewServer, by: AuditOrigin): Promise<CheckedServer> {
   const { name, urlReference, replicas = [] } = newServer;
   refuseReplicas(engine, newServer, replicas);
   if (!isServerName(name)) {
@@ -45,7 +45,7 @@ export async function addServer(engine: Engine, newServer: NewServer, by: Origin
 }
 
 /** Checks a server and stores its facts. @throws EngineError not_found, database_unavailable */
-export async function checkAgain(engine: Engine, name: string): Promise<CheckedServer> {
+export async function checkAndStoreFacts(engine: Engine, name: string): Promise<CheckedServer> {
   const server = await serverNamed(engine.control.servers, name);
   const { fitness, condition, facts } = await checkNow(engine, server);
   const allFindings = [...fitness, ...condition];
@@ -58,7 +58,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<ServerCheck> {
   const { urlReference, replicas } = server;
-  const connections = engine.databaseAccess.capacities.connectionLimit(placeOf(server).added);
+  const connections = engine.databaseAccess.capacities.connectionLimit(serverRefOf(server).added);
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
   try {
@@ -71,7 +71,12 @@ export async function checkNow(engine: Engine, server: ServerRow): Promise<Serve
 }
 
 /** @throws EngineError not_found, invalid_request, database_unavailable, outcome_unknown */
-export async function setServer(engine: Engine, name: string, change: ServerChange, by: Origin): Promise<ServerRow> {
+export async function setServer(
+  engine: Engine,
+  name: string,
+  change: ServerChange,
+  by: AuditOrigin,
+): Promise<ServerRow> {
   const server = await serverNamed(engine.control.servers, name);
   const { name: storedName, urlReference } = server;
   const { replicas = [] } = change;
@@ -138,7 +143,7 @@ async function missingProjects(engine: Engine, server: string, address: ServerAd
 }
 
 /** @throws EngineError not_found, invalid_request, dependent_objects, database_unavailable, outcome_unknown */
-export async function removeServer(engine: Engine, name: string, by: Origin): Promise<ServerRow> {
+export async function removeServer(engine: Engine, name: string, by: AuditOrigin): Promise<ServerRow> {
   const server = await serverNamed(engine.control.servers, name);
   if (name === DEFAULT_SERVER) {
     throw new EngineError('invalid_request', `"${name}" is the default server and cannot be removed`);
@@ -252,7 +257,7 @@ async function examine(primary: ServerAddress, reference: string): Promise<Findi
 export async function removeLostServer(
   engine: Engine,
   name: string,
-  by: Origin,
+  by: AuditOrigin,
 ): Promise<{ server: ServerRow; deleted: string[] }> {
   const server = await serverNamed(engine.control.servers, name);
   if (name !== DEFAULT_SERVER && (await checkNow(engine, server)).facts !== null) {

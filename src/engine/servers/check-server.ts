@@ -5,7 +5,7 @@ import type { ServerEngine } from '../../contract/servers.js';
 import { type Finding, ok, problem, warning } from '../../contract/wire/operator.js';
 import type { ServerFacts as ShownFacts } from '../../contract/wire/servers.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { locksExclude, type Reach, reachOf, serverFacts, versionText } from '../../tenancy/server-facts.js';
+import { locksExclude, type ServerProbe, probeServer, inspectServer, versionText } from '../../tenancy/server-facts.js';
 import { examineCommits, examineFitness, examineOperation } from './server-findings.js';
 
 export interface ServerCheck {
@@ -40,8 +40,8 @@ async function check({ address, engine, source, connections }: ServerCheckOption
   const name = await versionText(address);
   const unsupported = UNSUPPORTED_SERVERS.find(({ sign }) => name.includes(sign));
   if (unsupported !== undefined) return { fitness: [unsupportedFinding(unsupported)], condition: [], facts: null };
-  const facts = await serverFacts(address);
-  const reach = await reachOf(address);
+  const facts = await inspectServer(address);
+  const reach = await probeServer(address);
   const excludes = await locksExclude(address);
   return {
     fitness: [...examineFitness(facts), locks(excludes), ...citus(engine, reach, address.database)],
@@ -95,7 +95,7 @@ const locks = (excludes: boolean): Finding =>
         'Name the Postgres server itself, not a connection pooler or a database that only looks like Postgres.',
       );
 
-function citus(engine: ServerEngine, { hasCitus }: Reach, database: string): Finding[] {
+function citus(engine: ServerEngine, { hasCitus }: ServerProbe, database: string): Finding[] {
   if (engine === 'citus' && !hasCitus) {
     const advice = `CREATE EXTENSION citus in the database ${database} of the coordinator.`;
     return [problem('Citus', `the database ${database} does not have the extension citus`, advice)];
@@ -110,7 +110,7 @@ function citus(engine: ServerEngine, { hasCitus }: Reach, database: string): Fin
 /** A request takes several round trips. */
 const SLOW_MS = 10;
 
-function latency({ latencyMs }: Reach): Finding {
+function latency({ latencyMs }: ServerProbe): Finding {
   const result = `a round trip takes ${latencyMs.toFixed(1)} ms`;
   return latencyMs < SLOW_MS
     ? ok('latency', result)

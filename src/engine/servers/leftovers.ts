@@ -3,14 +3,14 @@
  * installation's mark when it is created. They remain if the control database forgets them, for instance if a server
  * comes back after `cdp server remove --lost`.
  */
-import { clearSource, PUBLICATION, slotOf } from '../../moves/stream.js';
+import { cleanUpStream, PUBLICATION, slotOf } from '../../moves/stream.js';
 import { counted } from '../../contract/message-text.js';
 import { messageOf } from '../../contract/errors.js';
 import { serverName } from '../../contract/servers.js';
 import { type Finding, ok, warning } from '../../contract/wire/operator.js';
 import { sql } from '../../pg/index.js';
 import { dumpRole, type Placement } from '../../tenancy/placement.js';
-import { placeOf, type ServerRow } from '../../tenancy/control/server-rows.js';
+import { serverRefOf, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { serviceWork } from '../../tenancy/postgres-errors.js';
 import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 import type { Engine } from '../engine.js';
@@ -59,14 +59,14 @@ export async function clearLeftovers(engine: Engine, name: string): Promise<Clea
 
 /** Databases come before the roles that own their objects. @returns null where a project cannot leave anything */
 async function leftoversOn(engine: Engine, server: ServerRow): Promise<Leftover[] | null> {
-  const place = placeOf(server);
+  const place = serverRefOf(server);
   engine.servers.requireUp(place);
   const tenancy = engine.servers.tenancyOf(place);
   // In this order: a row is stored before its database is created, so a marked database that is seen has its row by
   // then.
-  const marked = await tenancy.marked();
+  const marked = await tenancy.createdObjects();
   if (marked === null) return null;
-  const [projects, moves] = [await engine.control.projects.list(), await engine.moves.rows.open()];
+  const [projects, moves] = [await engine.control.projects.list(), await engine.moves.rows.listOpen()];
   const moving = moves.flatMap(({ source, target }) => [source, target]);
   const inUseNames = new Set(
     [...projects.map(({ placement }) => placement), ...moving].flatMap((one) => [one.database, ...rolesOf(one)]),
@@ -83,7 +83,7 @@ async function leftoversOn(engine: Engine, server: ServerRow): Promise<Leftover[
     .filter((one) => serverName(one) === server.name && !moving.some(({ database }) => database === one.database));
   const streams: Leftover[] = [];
   for (const placement of atRest) {
-    const remove = () => clearSource({ tenancy, placement });
+    const remove = () => cleanUpStream({ tenancy, placement });
     const ofPlacement = await serviceWork(() => streamOf(tenancy, placement));
     streams.push(...ofPlacement.map((what) => ({ what, inUse: null, remove })));
   }

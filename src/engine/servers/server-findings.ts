@@ -4,7 +4,7 @@ import { counted } from '../../contract/message-text.js';
 import { type Finding, ok, problem, warning } from '../../contract/wire/operator.js';
 import { fixed, type ServerAddress, type Session, sql } from '../../pg/index.js';
 import { newestVersion, readMigrations } from '../../tenancy/migrations/migrate.js';
-import type { ServerFacts } from '../../tenancy/server-facts.js';
+import type { ServerInspection } from '../../tenancy/server-facts.js';
 import { SERVICE_CONNECTIONS, withServiceSession } from '../../tenancy/service-pool.js';
 import { serviceWork } from '../../tenancy/postgres-errors.js';
 import { NO_STANDBY, noCommitReturns } from '../../tenancy/standby-wait.js';
@@ -36,7 +36,7 @@ interface ServerUse {
  * Checks of the default server that work before the service has created anything there.
  * @param connections null: no project is on this server
  */
-export const examineServer = (facts: ServerFacts, connections: number | null): Finding[] => [
+export const examineServer = (facts: ServerInspection, connections: number | null): Finding[] => [
   version(facts),
   rights(facts, true),
   ...examineOperation(facts, { connections, used: null, source: 'DATABASE_URL' }),
@@ -44,10 +44,10 @@ export const examineServer = (facts: ServerFacts, connections: number | null): F
 ];
 
 /** Whether projects can live on another server. */
-export const examineFitness = (facts: ServerFacts): Finding[] => [version(facts), rights(facts, false)];
+export const examineFitness = (facts: ServerInspection): Finding[] => [version(facts), rights(facts, false)];
 
 /** How a server with projects is set up. */
-export const examineOperation = (facts: ServerFacts, { connections, used, source }: ServerUse): Finding[] => [
+export const examineOperation = (facts: ServerInspection, { connections, used, source }: ServerUse): Finding[] => [
   durability(facts),
   ...(connections === null
     ? []
@@ -57,10 +57,10 @@ export const examineOperation = (facts: ServerFacts, { connections, used, source
 ];
 
 /** Whether the control schema is of this program's version. */
-export const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
+export const isCurrent = ({ controlVersion }: ServerInspection): boolean =>
   controlVersion === newestVersion(readMigrations('control'));
 
-function version({ major, version: text }: ServerFacts): Finding {
+function version({ major, version: text }: ServerInspection): Finding {
   const subject = 'Postgres';
   const { oldest, newest } = MAJORS;
   if (major < oldest) return problem(subject, text, `Upgrade the server to Postgres ${oldest} or later.`);
@@ -68,7 +68,7 @@ function version({ major, version: text }: ServerFacts): Finding {
   return ok(subject, text);
 }
 
-function rights({ isSuperuser, canProvision, canCreateSchema }: ServerFacts, isControl: boolean): Finding {
+function rights({ isSuperuser, canProvision, canCreateSchema }: ServerInspection, isControl: boolean): Finding {
   const subject = 'rights';
   if (isSuperuser) return ok(subject, "the service's role is a superuser");
   if (!canProvision) {
@@ -91,7 +91,7 @@ function rights({ isSuperuser, canProvision, canCreateSchema }: ServerFacts, isC
 /** Without these settings, a power failure can lose acknowledged rows. */
 const DURABLE = ['fsync', 'full_page_writes', 'synchronous_commit'];
 
-function durability({ settings }: ServerFacts): Finding {
+function durability({ settings }: ServerInspection): Finding {
   const off = [...DURABLE, 'autovacuum'].filter((name) => settings.get(name)?.value === 'off');
   if (off.some((name) => DURABLE.includes(name))) {
     const names = off.join(', ');
@@ -107,7 +107,7 @@ function durability({ settings }: ServerFacts): Finding {
   return ok('durability', `${DURABLE.join(', ')} are on`);
 }
 
-function connectionsOf(facts: ServerFacts, maxConnections: number, used: number | null): Finding {
+function connectionsOf(facts: ServerInspection, maxConnections: number, used: number | null): Finding {
   const needed = maxConnections + SERVICE_CONNECTIONS;
   const now = used === null ? '' : `, ${used} in use`;
   const result = `${facts.connections} available to ordinary roles${now}; this instance uses up to ${needed}`;
@@ -119,7 +119,7 @@ function connectionsOf(facts: ServerFacts, maxConnections: number, used: number 
   );
 }
 
-function privacy({ isPrivate, settings }: ServerFacts, source: string): Finding {
+function privacy({ isPrivate, settings }: ServerInspection, source: string): Finding {
   const subject = 'passwords';
   if (settings.get('password_encryption')?.value !== 'scram-sha-256') {
     return warning(subject, 'password_encryption is not scram-sha-256', 'Set password_encryption to scram-sha-256.');
@@ -128,10 +128,10 @@ function privacy({ isPrivate, settings }: ServerFacts, source: string): Finding 
   return warning(subject, 'the connection to Postgres is not encrypted', `Add sslmode=verify-full to ${source}.`);
 }
 
-function databases({ openDatabases }: ServerFacts): Finding {
+function databases({ publicDatabases }: ServerInspection): Finding {
   const subject = 'databases';
-  if (openDatabases.length === 0) return ok(subject, "projects' roles may connect only to their own");
-  const names = openDatabases.join(', ');
+  if (publicDatabases.length === 0) return ok(subject, "projects' roles may connect only to their own");
+  const names = publicDatabases.join(', ');
   return warning(
     subject,
     `any role may connect to ${names}, and so may the roles of projects if pg_hba.conf lets them`,
@@ -139,7 +139,7 @@ function databases({ openDatabases }: ServerFacts): Finding {
   );
 }
 
-function clock({ clockAheadMs }: ServerFacts): Finding {
+function clock({ clockAheadMs }: ServerInspection): Finding {
   const seconds = (Math.abs(clockAheadMs) / 1000).toFixed(1);
   const result = `Postgres is ${seconds} s ${clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`;
   if (Math.abs(clockAheadMs) < CLOCK_MS) return ok('clock', result);
@@ -150,7 +150,7 @@ function clock({ clockAheadMs }: ServerFacts): Finding {
   );
 }
 
-function controlSchema({ controlVersion }: ServerFacts): Finding {
+function controlSchema({ controlVersion }: ServerInspection): Finding {
   const subject = 'control schema';
   const newest = newestVersion(readMigrations('control'));
   if (controlVersion > newest) {

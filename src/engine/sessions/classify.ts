@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { NEVER } from '../../db/timed-request.js';
 import { WaitBudget } from '../../db/wait-budget.js';
 import { leadingKeyword } from '../parser/keywords.js';
-import type { ReaderStatement } from '../parser/reader-statement.js';
+import type { ReaderEffect } from '../parser/reader-statement.js';
 import { mayHoldSeveral, type Splitter } from '../parser/splitter.js';
 
 /** A lone statement with this first word cannot end a transaction, begin one or change its mode. */
@@ -81,8 +81,8 @@ async function classifyByParser(
 ): Promise<Classification> {
   if (!isPlain) return NOT_READABLE;
   try {
-    const requester = { projectId, budget: new WaitBudget(WAIT_MS), signal: NEVER };
-    const statements = await splitter.readerStatements(text, requester);
+    const requester = { projectId, waitBudget: new WaitBudget(WAIT_MS), signal: NEVER };
+    const statements = await splitter.readerEffects(text, requester);
     return statements === null ? NOT_PARSED : overall(statements);
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
@@ -103,7 +103,7 @@ export function classifyByFirstWord(text: string): Classification | null {
   return isShort && ENDING.test(text) ? 'ends' : null;
 }
 
-function overall(statements: readonly ReaderStatement[]): Classification {
+function overall(statements: readonly ReaderEffect[]): Classification {
   if (!statements.every((statement) => statement === 'reads' || statement === 'ends')) return READ_ONLY;
   const end = statements.indexOf('ends');
   if (end < 0) return 'reads';

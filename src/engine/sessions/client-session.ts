@@ -2,10 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cancel, CANCEL_MS, type LoggedIn, type PostgresError } from '../../pg/index.js';
 import { TERMINATE } from '../../pg/protocol.js';
-import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
+import { type Backend, GRACE_MS, type BackendControl } from '../../tenancy/connections/watchdog.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Caller } from '../access/tokens.js';
-import type { Origin } from '../../contract/audit.js';
+import type { AuditOrigin } from '../../contract/audit.js';
 import { type SessionError, terminated } from './session-error.js';
 
 export const SESSION_ROLES = ['writer', 'reader'] as const;
@@ -17,7 +17,7 @@ export interface SessionOwner {
   readonly caller: Caller;
   readonly project: ProjectRow;
   readonly role: SessionRole;
-  readonly origin: Origin;
+  readonly origin: AuditOrigin;
 }
 
 /** An idle backend is gone after this time. */
@@ -36,7 +36,7 @@ export class ClientSession {
   /** The number of transactions and lone statements that have ended, as Postgres reports to the client. */
   endedTransactions = 0;
   /** What goes to Postgres, in order. */
-  readonly order = new CancelOrder(() => this.requestCancel());
+  readonly order = new CancelSequencer(() => this.requestCancel());
   private onEnd: ((reason: SessionError) => void) | null = null;
   private releasing: Promise<void> | null = null;
   private lowerPriority: (() => Promise<void>) | undefined;
@@ -45,7 +45,7 @@ export class ClientSession {
     readonly owner: SessionOwner,
     readonly loggedIn: LoggedIn,
     readonly backend: Backend,
-    readonly watchdog: Watchdog,
+    readonly watchdog: BackendControl,
     /** Called with each error that Postgres reports to the client. */
     readonly noteError: (error: PostgresError) => void,
     private readonly over: (session: ClientSession) => void,
@@ -124,7 +124,7 @@ export class ClientSession {
  * The order of a session's cancel requests and its client's bytes. A cancel request reaches Postgres over a connection
  * of its own, so that bytes sent later could overtake it: it would end a statement that it was not meant for.
  */
-export class CancelOrder {
+export class CancelSequencer {
   /** The end of all that was asked for; null: nothing is under way. */
   private last: Promise<void> | null = null;
   /** A request that has not begun, and after which nothing else was asked for. */

@@ -3,7 +3,7 @@
  * setting that a statement can change matters: pg_stat_activity shows what backends do.
  */
 import { EngineError } from '../../contract/errors.js';
-import { allDone, every } from '../../tasks.js';
+import { allDone, runPeriodically } from '../../tasks.js';
 import type { Log } from '../../log.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
 import type { Authenticator } from '../access/authenticate.js';
@@ -29,7 +29,7 @@ const ACTIVITY_EVERY_MS = 1_000;
 /** How long a canceled statement may take to end. */
 const CANCEL_MS = 5_000;
 
-export class SessionLimits {
+export class SessionLimitEnforcer {
   private readonly stops: readonly (() => void)[];
   private readonly asking = new Set<ClientSession>();
 
@@ -41,8 +41,8 @@ export class SessionLimits {
     log: Log,
   ) {
     this.stops = [
-      every(TOKEN_EVERY_MS, 'watch_session_tokens', () => this.checkTokens(), log),
-      every(ACTIVITY_EVERY_MS, 'watch_session_times', () => this.checkActivity(), log),
+      runPeriodically(TOKEN_EVERY_MS, 'watch_session_tokens', () => this.checkTokens(), log),
+      runPeriodically(ACTIVITY_EVERY_MS, 'watch_session_times', () => this.checkActivity(), log),
     ];
   }
 

@@ -5,17 +5,17 @@
 import { randomUUID } from 'node:crypto';
 import { Counts } from '../../counts.js';
 import { EngineError } from '../../contract/errors.js';
-import { every } from '../../tasks.js';
+import { runPeriodically } from '../../tasks.js';
 import type { Log } from '../../log.js';
 import type { PostgresError } from '../../pg/index.js';
 import { actorOf, type Audit } from '../audit/audit.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
-import { projectIsMoving } from '../../tenancy/placement.js';
+import { projectMovingError } from '../../tenancy/placement.js';
 import type { PostgresServer } from '../../tenancy/tenancy.js';
 import type { Authenticator } from '../access/authenticate.js';
-import type { TokenRate } from '../access/rate-limits.js';
+import type { TokenRateLimiter } from '../access/rate-limits.js';
 import type { Caller } from '../access/tokens.js';
 import { WaitBudget } from '../../db/wait-budget.js';
 import { untilRunning } from '../../db/database-access.js';
@@ -24,7 +24,7 @@ import type { Projects } from '../projects/projects.js';
 import type { Quotas } from '../../db/quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
-import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
+import { overQuota, SessionLimitEnforcer, type SessionTimes } from './session-limits.js';
 
 export interface SessionSettings extends SessionTimes {
   readonly perProject: number;
@@ -55,7 +55,7 @@ interface SessionServices {
   readonly corruption: CorruptionLog;
   readonly authenticator: Authenticator;
   /** null: unlimited. */
-  readonly tokenRate: TokenRate | null;
+  readonly tokenRate: TokenRateLimiter | null;
 }
 
 /** Before Postgres 16, a session can leave READ ONLY by resetting the setting, which Postgres does not check. */
@@ -74,7 +74,7 @@ export class PortSessions {
   private readonly open = new Set<ClientSession>();
   /** Sessions open or being opened, by project. */
   private readonly counts = new Counts();
-  private readonly limits: SessionLimits;
+  private readonly limits: SessionLimitEnforcer;
   private readonly stopRollingBack: () => void;
   private closing = false;
 
@@ -82,10 +82,10 @@ export class PortSessions {
     private readonly services: SessionServices,
     private readonly settings: SessionSettings,
   ) {
-    this.limits = new SessionLimits(this.open, services.authenticator, services.quotas, settings, services.log);
+    this.limits = new SessionLimitEnforcer(this.open, services.authenticator, services.quotas, settings, services.log);
     const rollBack = () => services.projects.rollBackPrepared(settings.transactionMs);
     const ms = Math.min(ROLL_BACK_EVERY_MS, settings.transactionMs);
-    this.stopRollingBack = every(ms, 'clear_prepared_transactions', rollBack, services.log);
+    this.stopRollingBack = runPeriodically(ms, 'clear_prepared_transactions', rollBack, services.log);
   }
 
   /** Open sessions by role, and bytes since the start. */
@@ -101,7 +101,7 @@ export class PortSessions {
   }
 
   /** Counts a login that the port refused before calling {@link login}. */
-  refuse(code: SessionErrorCode): void {
+  countRefusal(code: SessionErrorCode): void {
     add(this.refused, code);
   }
 
@@ -123,7 +123,7 @@ export class PortSessions {
       if (error instanceof EngineError)
         this.services.corruption.noteError(authenticated?.project?.name ?? null, error.cause);
       const refusal = loginError(error);
-      this.refuse(refusal.code);
+      this.countRefusal(refusal.code);
       const isStranger = refusal.code === 'unauthorized' || refusal.code === 'token_expired';
       this.services.audit.record(
         { ...actorOf(authenticated?.caller ?? null), ...origin },
@@ -154,7 +154,7 @@ export class PortSessions {
   /** Takes a session slot before any other work. */
   private async start(owner: SessionOwner, login: ClientLogin): Promise<ClientSession> {
     const { project, role } = owner;
-    if (project.isFenced && role === 'writer') throw projectIsMoving();
+    if (project.isFenced && role === 'writer') throw projectMovingError();
     if (this.closing) throw new SessionError('57P03', 'the service is shutting down', 'overloaded');
     const count = this.counts.of(project.id);
     if (count >= this.settings.perProject || this.counts.total >= this.settings.total)

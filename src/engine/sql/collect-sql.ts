@@ -15,7 +15,7 @@ import {
   storedResults,
 } from './sql-result.js';
 import type { DescribedStatement } from './statement.js';
-import { Warnings } from './warnings.js';
+import { WarningCollector } from './warnings.js';
 
 /**
  * @returns one result for each statement, and the warnings of all
@@ -31,7 +31,7 @@ export async function collectSql(
     return { response: { results: [await runConstantQuery(project, request)], warnings: [] }, replayed: false };
   }
   const results: SqlResult[] = [];
-  const warnings = new Warnings();
+  const warnings = new WarningCollector();
   let bytesLeft = maxBytes;
   const collect = async (statement: DescribedStatement): Promise<void> => {
     const { db, columns, text } = statement;

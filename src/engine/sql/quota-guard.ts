@@ -34,7 +34,7 @@ const READ_ONLY_OUTSIDE: readonly Statement[] = [fixed('SET default_transaction_
 
 export class QuotaGuard {
   /** Nothing in the request frees space, so there is nothing to commit. */
-  readonly readsOnly: boolean;
+  readonly freesNothing: boolean;
   readonly growth: Growth;
 
   /** @throws EngineError quota_exceeded if the project has used up the margin that deletes may add while they run */
@@ -42,8 +42,8 @@ export class QuotaGuard {
     private readonly overQuota: OverQuota,
     statements: readonly SplitStatement[],
   ) {
-    this.readsOnly = statements.every(({ frees }) => frees === null);
-    const runsCode = !this.readsOnly && statements.some(({ frees }) => frees === null || frees === 'delete');
+    this.freesNothing = statements.every(({ frees }) => frees === null);
+    const runsCode = !this.freesNothing && statements.some(({ frees }) => frees === null || frees === 'delete');
     const dropsOnly = statements.every(({ frees }) => frees === 'drop');
     this.growth = dropsOnly ? 'none' : runsCode ? 'may grow' : 'rewrites';
     if (runsCode && !overQuota.mayRunCode) {
@@ -71,7 +71,7 @@ export class QuotaGuard {
    * @throws EngineError quota_exceeded if it wrote anyway, or has a key: a commit, which stores the response, would also
    * run the query of a cursor WITH HOLD, outside of READ ONLY
    */
-  async endReads(db: QueryRunner, hasKey: boolean): Promise<void> {
+  async checkNothingWritten(db: QueryRunner, hasKey: boolean): Promise<void> {
     const [hasWritten] = await db.query(HAS_WRITTEN);
     const { error } = this.overQuota;
     if (hasWritten?.[0] === 't') throw error;

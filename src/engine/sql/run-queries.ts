@@ -7,9 +7,9 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
 import type { Project } from '../../db/project.js';
-import { REJECTIONS, type Splitter } from '../parser/splitter.js';
+import { REJECTION_MESSAGES, type Splitter } from '../parser/splitter.js';
 import { collectRows, RowCollector } from './row-collector.js';
-import { overQuotaFor, requesterOf, runStatements, type SqlMode, type SqlServices } from './run-sql.js';
+import { overQuotaFor, parsingRequestOf, runStatements, type SqlOptions, type SqlServices } from './run-sql.js';
 import type { BoundStatement, DescribedStatement } from './statement.js';
 
 export interface Query {
@@ -19,7 +19,7 @@ export interface Query {
   readonly params: readonly JsonNode[];
 }
 
-interface QueriesRequest extends SqlMode {
+interface QueriesRequest extends SqlOptions {
   readonly queries: readonly Query[];
   readonly rowMode: RowMode;
   /** Every value is Postgres's text, or null; otherwise values are those of free SQL. */
@@ -74,8 +74,8 @@ export async function runQueries(
 }
 
 /** What the driver can do instead; it shows no hints, and takes one statement at a time. */
-const REJECTED: typeof REJECTIONS = {
-  ...REJECTIONS,
+const REJECTED: typeof REJECTION_MESSAGES = {
+  ...REJECTION_MESSAGES,
   transaction_control:
     'One request is one transaction: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and the like are not allowed. ' +
     'Send the statements as a batch, by sql.transaction([…]); they take effect together or not at all.',
@@ -92,7 +92,7 @@ async function statementsOf(
   request: QueriesRequest,
   tellsFreed: boolean,
 ): Promise<BoundStatement[]> {
-  const requester = requesterOf(project, request.signal);
+  const requester = parsingRequestOf(project, request.signal);
   const statements: BoundStatement[] = [];
   for (const { text, field, params } of request.queries) {
     const [only, ...others] = await splitter.split(text, requester, { tellsFreed, field, rejections: REJECTED });

@@ -6,7 +6,7 @@ import type { JsonNode, Numbers, RowMode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BEGIN, fixed, SQLSTATE, type Statement } from '../../pg/index.js';
-import { projectIsMoving } from '../../tenancy/placement.js';
+import { projectMovingError } from '../../tenancy/placement.js';
 import { queryTimeout } from '../../db/timed-request.js';
 import type { IdempotencyKey } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
@@ -15,12 +15,12 @@ import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { QuotaGuard } from './quota-guard.js';
 import { leadingKeyword, mainKeyword, mayChangeRights } from '../parser/keywords.js';
-import type { Requester } from '../parser/parser-pool.js';
+import type { ParsingRequest } from '../parser/parser-pool.js';
 import type { SplitStatement, Splitter } from '../parser/splitter.js';
 import { restoreEncoding } from './client-encoding.js';
 import { type BoundStatement, type DescribedStatement, describeStatement, located } from './statement.js';
 import { StoredResults } from './sql-result.js';
-import type { Warnings } from './warnings.js';
+import type { WarningCollector } from './warnings.js';
 
 /** What free SQL of all projects shares. */
 export interface SqlServices {
@@ -29,21 +29,21 @@ export interface SqlServices {
 }
 
 /** How statements of free SQL run. */
-export interface SqlMode {
+export interface SqlOptions {
   /** Run as the reader, in a READ ONLY transaction. */
   readOnly: boolean;
   timeoutMs: number;
   /** Aborted when the client disconnects, or with the EngineError that ends the request. */
   signal: AbortSignal;
   /** Transaction modes as in BEGIN; if given, nothing runs outside the transaction. */
-  modes?: readonly string[];
+  transactionModes?: readonly string[];
   /** Takes Postgres's warnings. Default: they are ignored. */
-  warnings?: Warnings;
+  warnings?: WarningCollector;
   /** Only for a request that is not read-only. */
   key?: IdempotencyKey | null;
 }
 
-export interface SqlRequest extends SqlMode {
+export interface SqlRequest extends SqlOptions {
   sql: string;
   params: readonly JsonNode[];
 }
@@ -75,7 +75,7 @@ export async function runSql(
 ): Promise<StoredResults | null> {
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
-  const split = await splitter.split(sql, requesterOf(project, signal), { tellsFreed: overQuota !== null });
+  const split = await splitter.split(sql, parsingRequestOf(project, signal), { tellsFreed: overQuota !== null });
   if (params.length > 0 && split.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
@@ -84,14 +84,14 @@ export async function runSql(
 }
 
 /** Who waits for the parser. */
-export const requesterOf = ({ id, waitBudget }: Project, signal: AbortSignal): Requester => ({
+export const parsingRequestOf = ({ id, waitBudget }: Project, signal: AbortSignal): ParsingRequest => ({
   projectId: id,
-  budget: waitBudget,
+  waitBudget: waitBudget,
   signal,
 });
 
 /** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
-export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<OverQuota | null> | null =>
+export const overQuotaFor = (project: Project, { readOnly }: SqlOptions): Promise<OverQuota | null> | null =>
   readOnly ? null : project.overQuota();
 
 /**
@@ -100,7 +100,7 @@ export const overQuotaFor = (project: Project, { readOnly }: SqlMode): Promise<O
  */
 export async function runStatements(
   project: Project,
-  requestedMode: SqlMode,
+  requestedMode: SqlOptions,
   statements: readonly BoundStatement[],
   overQuota: OverQuota | null,
   collect: CollectResult,
@@ -108,7 +108,7 @@ export async function runStatements(
 ): Promise<StoredResults | null> {
   const asReader = mayReadWhileMoving(project, requestedMode, statements);
   const mode = asReader ? { ...requestedMode, readOnly: true } : requestedMode;
-  const { readOnly, modes = readOnly ? ['READ ONLY'] : [], key = null } = mode;
+  const { readOnly, transactionModes: modes = readOnly ? ['READ ONLY'] : [], key = null } = mode;
   const begin = modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`);
   if (readOnly) {
     const first = [begin, ...(asReader ? [ROW_SECURITY_OFF] : []), FIRST_QUERY];
@@ -117,7 +117,7 @@ export async function runStatements(
       .read(options, async (db) => void (await runInTransaction(project, mode, statements, db, null, collect)))
       .catch((error: unknown) => {
         throw asReader && error instanceof EngineError && error.code === 'permission_denied'
-          ? projectIsMoving()
+          ? projectMovingError()
           : error;
       });
     return null;
@@ -140,8 +140,8 @@ export async function runStatements(
       };
       if (refusedStatement !== null)
         return { afterRollback: (db) => runOutside(refusedStatement, db, guard, collect).then(finish) };
-      if (guard?.readsOnly) {
-        await guard.endReads(db, key !== null);
+      if (guard?.freesNothing) {
+        await guard.checkNothingWritten(db, key !== null);
         return { rollback: null };
       }
       return { response: key === null ? [] : (toStore?.() ?? []), resultOf: finish };
@@ -152,7 +152,7 @@ export async function runStatements(
   }
 }
 
-const timesOf = ({ timeoutMs, signal }: SqlMode) => ({
+const timesOf = ({ timeoutMs, signal }: SqlOptions) => ({
   timeoutMs,
   signal,
   timeoutError: queryTimeout(timeoutMs, timeoutMs < LIMITS.timeoutMsMax ? `${MORE_TIME} ${LONGER}` : LONGER),
@@ -167,7 +167,7 @@ const LONGER = 'Longer statements run at the Postgres port (docs/postgres.md).';
  */
 async function runInTransaction(
   project: Project,
-  mode: SqlMode,
+  mode: SqlOptions,
   statements: readonly BoundStatement[],
   db: QueryRunner,
   guard: QuotaGuard | null,
@@ -226,7 +226,7 @@ const UNGUARDED = { before: [], after: [] };
  */
 const mayReadWhileMoving = (
   { row: { isFenced }, dryRun }: Project,
-  { readOnly, modes, key = null }: SqlMode,
+  { readOnly, transactionModes: modes, key = null }: SqlOptions,
   statements: readonly BoundStatement[],
 ): boolean =>
   isFenced &&
@@ -260,7 +260,7 @@ const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 
 
 /** The only statement, if the error says that Postgres runs it only outside a transaction, and the request allows that. */
 function refusedInTransaction(
-  { readOnly, modes }: SqlMode,
+  { readOnly, transactionModes: modes }: SqlOptions,
   statements: readonly BoundStatement[],
   error: unknown,
 ): BoundStatement | null {

@@ -17,7 +17,7 @@ import type { Project } from '../../db/project.js';
 import { RowReader } from './row-reader.js';
 import { rejectOtherEncoding } from './client-encoding.js';
 import type { DescribedStatement } from './statement.js';
-import { Warnings } from './warnings.js';
+import { WarningCollector } from './warnings.js';
 import { runSql, type SqlRequest, type SqlServices } from './run-sql.js';
 
 export type StreamFormat = 'ndjson' | 'csv';
@@ -62,7 +62,7 @@ export async function streamSql(
   const { format, rowMode, numbers } = request;
   const collected = new BufferList();
   const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
-  const warnings = new Warnings();
+  const warnings = new WarningCollector();
   let end = { type: '', rowCount: 0 };
   const collect = async (statement: DescribedStatement, isLast: boolean): Promise<void> => {
     const { db, columns, params } = statement;

@@ -8,7 +8,7 @@ import { warningOf } from '../../tenancy/postgres-errors.js';
 /** SQLSTATE of a warning that has no other. */
 const WARNING = '01000';
 
-export class Warnings {
+export class WarningCollector {
   private readonly kept: Warning[] = [];
   private leftOut = 0;
 

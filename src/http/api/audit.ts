@@ -26,10 +26,10 @@ const AUDIT_EXAMPLE: wire.AuditEntry = {
   count: 1,
 };
 
-const AUDIT = { word: 'audit.read', isChange: false };
+const AUDIT = { operation: 'audit.read', isChange: false };
 
-/** @param words those of all other operations, and whether the setting `changes` records them */
-export const readAudit = (words: ReadonlyMap<string, boolean>): Operation => ({
+/** @param operations all others, and whether the setting `changes` records them */
+export const readAudit = (operations: ReadonlyMap<string, boolean>): Operation => ({
   ...ADMIN,
   method: 'GET',
   url: '/api/cdp/admin/audit',
@@ -37,15 +37,15 @@ export const readAudit = (words: ReadonlyMap<string, boolean>): Operation => ({
   summary: 'Read the audit log, newest first',
   description: 'Returns at most `limit` entries. If `next` is not null, send it as `before` to get the next page.',
   audit: AUDIT,
-  query: wire.auditQuery([...words.keys(), AUDIT.word]),
+  query: wire.auditQuery([...operations.keys(), AUDIT.operation]),
   success: succeeds(200, wire.AuditResponse, '1 entry', { entries: [AUDIT_EXAMPLE], next: null }),
   errors: [],
   async handle({ engine, request }) {
     const { limit = '100', since, until, before, changes, ...filter } = request.query as wire.AuditQuery;
-    const omitted = [...words].flatMap(([word, isChange]) => (isChange ? [] : [word]));
+    const omitted = [...operations].flatMap(([operation, isChange]) => (isChange ? [] : [operation]));
     const entries = await engine.audit.read({
       ...filter,
-      ...(changes === 'true' ? { onlyFailed: [...omitted, AUDIT.word] } : {}),
+      ...(changes === 'true' ? { onlyFailed: [...omitted, AUDIT.operation] } : {}),
       ...(since === undefined ? {} : { since: timeOf('since', since) }),
       ...(until === undefined ? {} : { until: timeOf('until', until) }),
       ...(before === undefined ? {} : { before: auditPlace(before) }),

@@ -6,27 +6,27 @@ import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import { CreateTokenBody, shownToken } from '../../contract/wire/tokens.js';
-import type { LocalService } from '../../engine/doctor/doctor.js';
+import type { ServiceUnderTest } from '../../engine/doctor/doctor.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import { progressResponse } from '../response/progress-response.js';
-import { originOf } from '../observability/audit-request.js';
+import { auditOriginOf } from '../observability/audit-request.js';
 import { OPERATIONS } from './operations.js';
 import { endsNow, timeOf } from './call.js';
 import type { RouteResponse, Call, Operation, Route } from './operation.js';
 
 /** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
-interface LocalCall extends Omit<Call, 'engine'> {
-  readonly local: LocalService;
+interface AdminSocketCall extends Omit<Call, 'engine'> {
+  readonly local: ServiceUnderTest;
 }
 
 /** A route without the fields for tokens and audit entries. */
-export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'success'> {
+export interface AdminSocketRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'success'> {
   /** A body. */
   readonly example?: unknown;
-  handle(call: LocalCall): Promise<RouteResponse>;
+  handle(call: AdminSocketCall): Promise<RouteResponse>;
 }
 
-const LOCAL_ALONE: readonly LocalRoute[] = [
+const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
   {
     method: 'GET',
     url: '/api/cdp/local/placements',
@@ -64,7 +64,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       const { name, scopes, expires_at: expires } = request.body as CreateTokenBody;
       if (scopes !== undefined) throw new EngineError('invalid_request', 'An admin token has no scopes');
       const options = { name, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
-      const { token, details } = await (await local.engine()).tokens.create(null, options, originOf(request));
+      const { token, details } = await (await local.engine()).tokens.create(null, options, auditOriginOf(request));
       return { body: { success: true, token, details: shownToken(details) } };
     },
   },
@@ -75,7 +75,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     success: { status: 200 },
     async handle({ local, request }) {
       const { token_id: id } = request.params as { token_id: string };
-      const details = await (await local.engine()).tokens.revoke(id, { now: endsNow(request) }, originOf(request));
+      const details = await (await local.engine()).tokens.revoke(id, { now: endsNow(request) }, auditOriginOf(request));
       return { body: { success: true, details: shownToken(details) } };
     },
   },
@@ -86,7 +86,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     async handle(call) {
       const { examine } = await import('../../engine/doctor/doctor.js');
       const work = async (onFinding: (finding: wire.Finding) => void) => {
-        await examine(call.local, originOf(call.request), onFinding);
+        await examine(call.local, auditOriginOf(call.request), onFinding);
         return {};
       };
       await progressResponse(call, ({ say }) => work((finding) => say({ finding })));
@@ -102,10 +102,10 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     async handle(call) {
       const { local, request } = call;
       const { file, project, format: form, jobs = 1, postgres_bin: folder, path } = request.body as wire.BackupBody;
-      const options = { file, projectName: project, form, jobs, places: { folder, path } };
+      const options = { file, projectName: project, form, jobs, programSearch: { folder, path } };
       // Its modules are loaded on demand, here and below: few processes need them.
       const { backup } = await import('../../backup/backup.js');
-      const services = (await local.engine()).backupServices(originOf(request));
+      const services = (await local.engine()).backupServices(auditOriginOf(request));
       await progressResponse(call, (reporting) => backup(services, { ...options, ...reporting }));
       return { body: null };
     },
@@ -119,7 +119,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     async handle({ local, request }) {
       const { project, on } = request.body as wire.ArchiveBody;
       const { setArchiving } = await import('../../backup/archiving.js');
-      await setArchiving((await local.engine()).backupServices(originOf(request)), project, on);
+      await setArchiving((await local.engine()).backupServices(auditOriginOf(request)), project, on);
       return { body: { success: true } };
     },
   },
@@ -134,10 +134,10 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       const { file, project, as, at, missing, ...more } = request.body as wire.RestoreBody;
       const { server, labels, postgres_bin: folder, path } = more;
       const time = at === null ? null : timeOf('at', at);
-      const where = { place: { server, labels }, places: { folder, path } };
+      const where = { placementRequest: { server, labels }, programSearch: { folder, path } };
       const options = { file, projectName: project, as, at: time, missing: missing ?? false, ...where };
       const { restore } = await import('../../backup/restore.js');
-      const services = (await local.engine()).backupServices(originOf(request));
+      const services = (await local.engine()).backupServices(auditOriginOf(request));
       await progressResponse(call, (reporting) => restore(services, { ...options, ...reporting }));
       return { body: null };
     },
@@ -145,12 +145,12 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
 ];
 
 /** An operation of the admin API, without its token. */
-const withoutToken = (operation: Operation): LocalRoute => ({
+const withoutToken = (operation: Operation): AdminSocketRoute => ({
   ...operation,
   handle: async (call) => operation.handle({ ...call, engine: await call.local.engine() }),
 });
 
-export const LOCAL_ROUTES: readonly LocalRoute[] = [
+export const ADMIN_SOCKET_ROUTES: readonly AdminSocketRoute[] = [
   ...OPERATIONS.filter(({ access }) => access === 'admin').map(withoutToken),
-  ...LOCAL_ALONE,
+  ...ONLY_ON_SOCKET,
 ];

@@ -4,7 +4,7 @@ import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/moves.js';
 import type { MoveRow } from '../../moves/move-rows.js';
 import { serverName } from '../../contract/servers.js';
-import { originOf } from '../observability/audit-request.js';
+import { auditOriginOf } from '../observability/audit-request.js';
 import { ProjectInPath, projectInPath } from './call.js';
 import { ADMIN, type Call, type Operation, succeeds } from './operation.js';
 
@@ -35,7 +35,7 @@ const PLAN_MOVE: Operation = {
   operationId: 'planMove',
   summary: 'Check whether a project can move to another Postgres server',
   description: 'Changes nothing.',
-  audit: { word: 'project.plan_move', isChange: false },
+  audit: { operation: 'project.plan_move', isChange: false },
   params: ProjectInPath,
   query: wire.MovePlanQuery,
   success: succeeds(200, wire.MovePlanResponse, 'the project can move', {
@@ -51,7 +51,7 @@ const PLAN_MOVE: Operation = {
   async handle(call) {
     const { to: target, mode = 'copy' } = call.request.query as wire.MovePlanQuery;
     const plan = await call.engine.moves.plan(projectInPath(call), target, mode);
-    const { project, to, bytes, obstacles, warnings, fallback } = plan;
+    const { row: project, to, bytes, obstacles, warnings, fallback } = plan;
     const message = obstacles.length === 0 ? 'the project can move' : 'the project cannot move';
     const servers = { from: serverName(project.placement), to: to.name };
     return {
@@ -68,7 +68,7 @@ const MOVE_PROJECT: Operation = {
   summary: 'Move a project to another Postgres server',
   description:
     'The move continues after the response; follow it with `readMove`. Reads continue. Writes fail with 503 `database_unavailable` while the rows are copied; with the mode `stream`, only for a moment at the end. A move that fails before the switch is undone.',
-  audit: { word: 'project.move', isChange: true },
+  audit: { operation: 'project.move', isChange: true },
   writesEntry: true,
   params: ProjectInPath,
   body: wire.MoveProjectBody,
@@ -80,7 +80,7 @@ const MOVE_PROJECT: Operation = {
   async handle(call) {
     const { to, mode = 'copy', verify = 'counts', max_pause: pause } = call.request.body as wire.MoveProjectBody;
     const options = { mode, verify, maxPauseMs: pause === undefined ? null : pause * 1_000 };
-    const move = await call.engine.moves.start(projectInPath(call), to, options, originOf(call.request));
+    const move = await call.engine.moves.start(projectInPath(call), to, options, auditOriginOf(call.request));
     return { body: moveResponse('move started', move) };
   },
 };
@@ -91,7 +91,7 @@ const LIST_MOVES: Operation = {
   url: '/api/cdp/admin/moves',
   operationId: 'listMoves',
   summary: 'List the last 100 moves of projects, newest first',
-  audit: { word: 'move.list', isChange: false, isPolled: true },
+  audit: { operation: 'move.list', isChange: false, isPolled: true },
   query: wire.MovesQuery,
   success: succeeds(200, wire.MovesResponse, '1 move', { moves: [EXAMPLE] }),
   errors: [],
@@ -110,7 +110,7 @@ const PLAN_REBALANCE: Operation = {
   summary: 'List the moves that would empty draining servers and balance the other servers by weight',
   description:
     'Changes nothing. A project moves only to a server that answers, has room, has all labels of its current server, the same extensions, and the same or a later major version of Postgres. For a project that no server accepts, `obstacles` says why.',
-  audit: { word: 'move.plan_rebalance', isChange: false },
+  audit: { operation: 'move.plan_rebalance', isChange: false },
   success: succeeds(200, wire.RebalanceResponse, '1 project should move', {
     moves: [{ project: 'shop', from: 'default', to: 'eu-1' }],
   }),
@@ -128,7 +128,7 @@ const READ_MOVE: Operation = {
   url: '/api/cdp/admin/moves/:move',
   operationId: 'readMove',
   summary: 'Show one move of a project',
-  audit: { word: 'move.read', isChange: false },
+  audit: { operation: 'move.read', isChange: false },
   params: MoveInPath,
   success: succeeds(200, wire.MoveResponse, 'move', { move: EXAMPLE }),
   errors: ['not_found'],
@@ -144,7 +144,7 @@ const CANCEL_MOVE: Operation = {
   operationId: 'cancelMove',
   summary: 'Cancel a move: the project stays where it is',
   description: 'The move is undone after the response. A move that has switched can no longer be canceled.',
-  audit: { word: 'move.cancel', isChange: true },
+  audit: { operation: 'move.cancel', isChange: true },
   params: MoveInPath,
   success: succeeds(202, wire.MoveResponse, 'move canceled', { move: EXAMPLE }),
   errors: ['not_found', 'outcome_unknown'],

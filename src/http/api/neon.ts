@@ -27,7 +27,7 @@ export const RUN_QUERIES: Operation = {
     'a batch with `queries`. An error of Postgres is a 400 whose `code` is the SQLSTATE, in addition to the other ' +
     'fields of Postgres (`detail`, `position`, `constraint` and so on).',
   tag: 'sql',
-  audit: { word: 'sql', isChange: true },
+  audit: { operation: 'sql', isChange: true },
   slot: 'sql',
   headers: wire.NeonHeaders,
   token: neonToken,
@@ -74,7 +74,7 @@ export const RUN_QUERIES: Operation = {
       // The driver cannot ask for a time limit, but it can disconnect.
       timeoutMs: LIMITS.timeoutMsMax,
       signal,
-      ...(asksForModes ? { modes: modesOf(headers, readOnly) } : {}),
+      ...(asksForModes ? { transactionModes: modesOf(headers, readOnly) } : {}),
     });
     for (const { rows } of results) context.freeWhenSent(rows);
     const rows = results.reduce((sum, { rowCount }) => sum + (rowCount ?? 0), 0);

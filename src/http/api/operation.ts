@@ -8,7 +8,7 @@ import type { EngineError, ErrorCode } from '../../contract/errors.js';
 import type { Scope } from '../../contract/names.js';
 import { type Schema, Type } from '../../contract/schema.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
-import type { SlotKind } from '../../db/slots.js';
+import type { SlotClass } from '../../db/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Caller } from '../../engine/access/tokens.js';
 
@@ -49,9 +49,9 @@ export interface RouteResponse {
 export type Access = readonly [Scope, ...Scope[]] | 'any' | 'admin';
 
 /** How the audit log records the requests of a route. */
-export interface Audited {
+export interface AuditRule {
   /** Free SQL as the reader is recorded as `sql_read` instead, a dry run as `dry_run`. */
-  readonly word: string;
+  readonly operation: string;
   /** Whether the setting `changes` records it: it omits inserts, and what changes nothing. */
   readonly isChange: boolean;
   /** A list that screens and scripts read again and again: within a minute, repeats become one entry with a count. */
@@ -67,11 +67,11 @@ export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly url: string;
   readonly access: Access;
-  readonly audit: Audited;
+  readonly audit: AuditRule;
   /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/control/audit-log.ts). */
   readonly writesEntry?: true;
   /** The slot that its work in the project's database takes; null: it does none. */
-  readonly slot: SlotKind | null;
+  readonly slot: SlotClass | null;
   /** SQL command, if there is a single one; names the span. */
   readonly command?: string;
   readonly query?: Schema;
@@ -129,7 +129,8 @@ const EVERYWHERE: readonly ErrorCode[] = [
   'internal',
 ];
 
-const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
+/** Also where no body is expected, since a client may send one. */
+const WITH_BODY: readonly ErrorCode[] = ['payload_too_large', 'unsupported_media_type'];
 
 const WITH_KEY: readonly ErrorCode[] = ['request_in_flight', 'idempotency_key_reused', 'key_settled'];
 
@@ -159,10 +160,11 @@ export const SQL_ERRORS = [
 ] as const;
 
 /** Every code that the operation can return. The tests fail if the service answers with another one. */
-export const codesOf = ({ body, key, errors }: Operation): ReadonlySet<ErrorCode> =>
+export const codesOf = ({ method, body, key, errors }: Operation): ReadonlySet<ErrorCode> =>
   new Set([
     ...EVERYWHERE,
-    ...(body === undefined ? [] : WITH_BODY),
+    ...(method === 'GET' ? [] : WITH_BODY),
+    ...(body === undefined ? [] : ['invalid_json' as const]),
     ...(key === 'accepted' ? WITH_KEY : []),
     ...errors,
   ]);

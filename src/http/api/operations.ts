@@ -1,5 +1,5 @@
 /** All operations of the API, in the order of the OpenAPI document. Each file has those of one subject. */
-import { OTHER_WORDS } from '../../contract/audit.js';
+import { OTHER_AUDIT_OPERATIONS } from '../../contract/audit.js';
 import { MCP } from '../mcp/route.js';
 import { readAudit } from './audit.js';
 import { COLUMNS } from './columns.js';
@@ -21,14 +21,17 @@ const OF_PROJECTS = [...TABLES, ...COLUMNS, ...INDEXES, ...RECORDS, ...QUARANTIN
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
 
 /** The words of the audit log and whether the setting `changes` records them. */
-export const auditWords = (operations: readonly Operation[]): ReadonlyMap<string, boolean> =>
-  new Map([...[...operations, MCP].map(({ audit }) => [audit.word, audit.isChange] as const), ...OTHER_WORDS]);
+export const auditOperations = (operations: readonly Operation[]): ReadonlyMap<string, boolean> =>
+  new Map([
+    ...[...operations, MCP].map(({ audit }) => [audit.operation, audit.isChange] as const),
+    ...OTHER_AUDIT_OPERATIONS,
+  ]);
 
 /** All operations. @param added those of a test */
 export function operationsWith(...added: readonly Operation[]): readonly Operation[] {
   const others = [...OF_PROJECTS, ...TOKENS, ...OF_OPERATORS, ...added];
   // This one filters entries by the words of all.
-  return [...others, readAudit(auditWords(others))];
+  return [...others, readAudit(auditOperations(others))];
 }
 
 export const OPERATIONS = operationsWith();

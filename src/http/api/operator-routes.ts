@@ -10,7 +10,7 @@ import type { Metrics } from '../observability/metrics.js';
 /** Liveness: the process answers even if its database is unavailable. */
 export const alive = () => ({ success: true, message: 'alive' });
 
-interface OperatorSettings {
+interface MonitoringSettings {
   document: object;
   separateMetrics: boolean;
   /** Whether the first start creates a project and shows its token. */
@@ -19,11 +19,11 @@ interface OperatorSettings {
   host: string;
 }
 
-export function operatorRoutes(
+export function monitoringRoutes(
   app: FastifyInstance,
   engine: Engine,
   metrics: Metrics,
-  { document, separateMetrics, showsFirstToken, host }: OperatorSettings,
+  { document, separateMetrics, showsFirstToken, host }: MonitoringSettings,
 ): void {
   app.get('/healthz', alive);
 
@@ -54,7 +54,7 @@ export function operatorRoutes(
   // No page of another origin may read these through an operator's browser on loopback.
   app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
     const { context, headers } = request;
-    context.route = { audit: { word: 'metrics', isChange: true } };
+    context.route = { audit: { operation: 'metrics', isChange: true } };
     const needsToken = separateMetrics || !isFromHere(request);
     const isRebound = !needsToken && !isOwnHost(request, host);
     if (isRebound && headers.authorization === undefined) throw misdirected();

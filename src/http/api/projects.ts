@@ -3,11 +3,11 @@ import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/projects.js';
-import type { Origin } from '../../contract/audit.js';
+import type { AuditOrigin } from '../../contract/audit.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { sizesOf } from '../../engine/projects/choose-server.js';
 import { serverName } from '../../contract/servers.js';
-import { originOf } from '../observability/audit-request.js';
+import { auditOriginOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath } from './call.js';
 import { ADMIN, type Call, type Operation, succeeds } from './operation.js';
 
@@ -27,7 +27,7 @@ const LIST_PROJECTS: Operation = {
   url: '/api/cdp/admin/projects',
   operationId: 'listProjects',
   summary: 'List all projects',
-  audit: { word: 'project.list', isChange: false },
+  audit: { operation: 'project.list', isChange: false },
   success: succeeds(200, wire.ProjectsResponse, '1 project', {
     projects: [{ ...PROJECT_EXAMPLE, size_bytes: 8_388_608 }],
   }),
@@ -47,7 +47,7 @@ const CREATE_PROJECT: Operation = {
   url: '/api/cdp/admin/projects',
   operationId: 'createProject',
   summary: 'Create a project',
-  audit: { word: 'project.create', isChange: true, project: 'name' },
+  audit: { operation: 'project.create', isChange: true, project: 'name' },
   writesEntry: true,
   body: wire.CreateProjectBody,
   example: { name: 'shop' },
@@ -58,7 +58,7 @@ const CREATE_PROJECT: Operation = {
     if (server !== undefined && labels !== undefined) {
       throw new EngineError('invalid_request', 'Give either "server" or "labels": a server by name needs no labels');
     }
-    const project = await call.engine.projects.create(name, originOf(call.request), { server, labels });
+    const project = await call.engine.projects.create(name, auditOriginOf(call.request), { server, labels });
     return { body: projectResponse('project created', project) };
   },
 };
@@ -69,7 +69,7 @@ type Change = Pick<Operation, 'method' | 'url' | 'operationId' | 'summary' | 'au
     readonly message: string;
     /** What the change has set, in the example of a response. */
     readonly set?: Partial<wire.Project>;
-    readonly change: (call: Call, name: string, by: Origin) => Promise<ProjectRow>;
+    readonly change: (call: Call, name: string, by: AuditOrigin) => Promise<ProjectRow>;
   };
 
 const changing = ({ message, set, change, ...operation }: Change): Operation => ({
@@ -80,7 +80,7 @@ const changing = ({ message, set, change, ...operation }: Change): Operation => 
   errors: ['not_found', 'outcome_unknown'],
   ...operation,
   async handle(call) {
-    const project = await change(call, projectInPath(call), originOf(call.request));
+    const project = await change(call, projectInPath(call), auditOriginOf(call.request));
     return { body: projectResponse(message, project) };
   },
 });
@@ -92,7 +92,7 @@ const RENAME_PROJECT = changing({
   summary: 'Rename a project',
   description:
     'Its id, tokens and data stay as they are. JWTs name their project: those with the old name are rejected.',
-  audit: { word: 'project.rename', isChange: true },
+  audit: { operation: 'project.rename', isChange: true },
   body: wire.RenameProjectBody,
   example: { name: 'store' },
   message: 'project renamed',
@@ -107,7 +107,7 @@ const ACTIVATE_PROJECT = changing({
   url: '/api/cdp/admin/projects/:project/activate',
   operationId: 'activateProject',
   summary: 'Activate a deactivated project',
-  audit: { word: 'project.activate', isChange: true },
+  audit: { operation: 'project.activate', isChange: true },
   message: 'project active',
   change: ({ engine }, name, by) => engine.projects.setActive(name, true, by),
 });
@@ -118,7 +118,7 @@ const DEACTIVATE_PROJECT = changing({
   operationId: 'deactivateProject',
   summary: 'Deactivate a project: reject all its requests with 403 cdp_inactive',
   description: 'Waits for running requests to end, about 70 s at most.',
-  audit: { word: 'project.deactivate', isChange: true },
+  audit: { operation: 'project.deactivate', isChange: true },
   query: wire.NowQuery,
   message: 'project inactive',
   set: { status: 'inactive' },
@@ -133,7 +133,7 @@ const REPAIR_PROJECT: Operation = {
   summary: "Restore the service's part of a project: roles, passwords, privileges that the service grants, schema",
   description:
     'Its tables and rows stay as they are, and so do the rights that the project has revoked and the settings of its roles. `repaired` lists what was restored.',
-  audit: { word: 'project.repair', isChange: true },
+  audit: { operation: 'project.repair', isChange: true },
   writesEntry: true,
   params: ProjectInPath,
   query: wire.RepairQuery,
@@ -147,7 +147,7 @@ const REPAIR_PROJECT: Operation = {
     const rights = { reader: query.reader_reads_all === 'true', writer: query.writer_writes_all === 'true' };
     const { project, repaired } = await call.engine.projects.repair(
       projectInPath(call),
-      originOf(call.request),
+      auditOriginOf(call.request),
       rights,
     );
     return { body: { ...projectResponse('project repaired', project), repaired } };
@@ -160,7 +160,7 @@ const SET_QUOTA = changing({
   operationId: 'setProjectQuota',
   summary: "Set a project's disk quota",
   description: "A size, `default` for the service's setting, or `none`. It takes effect within a second.",
-  audit: { word: 'project.quota', isChange: true },
+  audit: { operation: 'project.quota', isChange: true },
   body: wire.ProjectQuotaBody,
   example: { quota: '10GB' },
   message: 'quota set',
@@ -177,7 +177,7 @@ const SET_OWN_SCHEMAS = changing({
   operationId: 'setProjectOwnSchemas',
   summary: 'Allow or forbid a project to create schemas other than `data`',
   description: 'Some tools need them for their own tables. The API itself uses only `data`. Existing schemas stay.',
-  audit: { word: 'project.own_schemas', isChange: true },
+  audit: { operation: 'project.own_schemas', isChange: true },
   body: wire.ProjectSchemasBody,
   example: { own_schemas: false },
   message: 'own schemas set',
@@ -192,7 +192,7 @@ const DELETE_PROJECT = changing({
   operationId: 'deleteProject',
   summary: 'Delete a project with everything in it',
   description: 'Cannot be undone. `confirm` must repeat the name of the project.',
-  audit: { word: 'project.delete', isChange: true },
+  audit: { operation: 'project.delete', isChange: true },
   query: wire.DeleteProjectQuery,
   message: 'project deleted',
   set: { status: 'deleting' },

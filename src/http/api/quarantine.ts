@@ -6,7 +6,7 @@ import { counted, quoted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/quarantine.js';
 import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
 import { replay } from '../../engine/insert/replay.js';
-import { redactedDetail, shownRights } from '../response/redaction.js';
+import { redactedDetail, readRightsOf } from '../response/redaction.js';
 import { upsertRule } from './records.js';
 import { exactValue, projectOf, timeOf } from './call.js';
 import { type Operation, RECORD_ERRORS, succeeds } from './operation.js';
@@ -38,15 +38,15 @@ const READ_QUARANTINE: Operation = {
   description:
     'Returns at most `limit` records and 8 MiB. If `next` is not null, send it as `after` to get the next page.',
   tag: 'data',
-  audit: { word: 'read_quarantine', isChange: false },
-  slot: 'api',
+  audit: { operation: 'read_quarantine', isChange: false },
+  slot: 'typed',
   command: 'SELECT',
   query: wire.QuarantineQuery,
   success: succeeds(200, wire.QuarantineResponse, '1 record', { records: [RECORD], next: null }),
   errors: [],
   async handle(call) {
     const { limit = '100', ...filter } = call.request.query as wire.QuarantineQuery;
-    const asReader = !shownRights(call.request.context).values;
+    const asReader = !readRightsOf(call.request.context).values;
     const { quarantineDays: days } = call.engine.services;
     const options = { limit: Number(limit), days, asReader, signal: call.signal };
     const { records, next } = await listQuarantine(projectOf(call), requireValidFilter(filter), options);
@@ -66,8 +66,8 @@ const REPLAY_QUARANTINE: Operation = {
     'Retries up to 250 records of one table, oldest first, in one transaction; `next` continues. Stored records leave the ' +
     'quarantine; records that are refused again stay there.',
   tag: 'data',
-  audit: { word: 'replay_quarantine', isChange: true, object: 'table' },
-  slot: 'api',
+  audit: { operation: 'replay_quarantine', isChange: true, object: 'table' },
+  slot: 'typed',
   command: 'INSERT',
   body: wire.ReplayBody,
   example: { table: 'customers', column: 'age', set: { age: null } },
@@ -86,7 +86,7 @@ const REPLAY_QUARANTINE: Operation = {
     const set = await exactValue(call, 'set');
     // As JSON text, which keeps all digits of numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
-    const may = shownRights(call.request.context);
+    const may = readRightsOf(call.request.context);
     // After renaming, an error could quote any value of the record.
     const errorsFor = may.values ? 'writer' : call.caller.scopes.has('sql:read') ? 'reader' : null;
     const { quarantineDays, throttle } = call.engine.services;
@@ -116,8 +116,8 @@ const DROP_QUARANTINE: Operation = {
   hasDryRun: true,
   summary: 'Delete records from the quarantine',
   tag: 'data',
-  audit: { word: 'drop_quarantine', isChange: true },
-  slot: 'api',
+  audit: { operation: 'drop_quarantine', isChange: true },
+  slot: 'typed',
   command: 'DELETE',
   query: wire.DropQuarantineQuery,
   success: succeeds(200, wire.DropQuarantineResponse, '1 record deleted', { deleted_rows: 1 }),

@@ -22,8 +22,8 @@ const EXAMPLE: wire.Receipt = {
 
 const COMMON = {
   tag: 'data',
-  audit: { word: 'receipts', isChange: false },
-  slot: 'api',
+  audit: { operation: 'receipts', isChange: false },
+  slot: 'typed',
   errors: ['quota_exceeded', 'outcome_unknown'] as readonly ErrorCode[],
 } as const;
 

@@ -9,7 +9,7 @@ import { rowsChanged } from '../../engine/insert/batch.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
 import { keyFor, projectOf, TableInPath, tableInPath } from './call.js';
-import { redactedDetail, shownRights } from '../response/redaction.js';
+import { redactedDetail, readRightsOf } from '../response/redaction.js';
 import { type Operation, RECORD_ERRORS } from './operation.js';
 
 export const INSERT_RECORDS: Operation = {
@@ -24,8 +24,8 @@ export const INSERT_RECORDS: Operation = {
     `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
     'response and inserts nothing. The body may be gzipped.',
   tag: 'data',
-  audit: { word: 'insert', isChange: false },
-  slot: 'api',
+  audit: { operation: 'insert', isChange: false },
+  slot: 'typed',
   command: 'INSERT',
   params: TableInPath,
   query: wire.BatchQuery,
@@ -71,7 +71,7 @@ export const INSERT_RECORDS: Operation = {
     const { response, replayed } = await insertRecords(projectOf(call), tableName, bytes, options);
     const { quarantined_rows = 0, errors } = response;
     const visibleErrors = errors && {
-      errors: errors.map((detail) => redactedDetail(detail, shownRights(request.context))),
+      errors: errors.map((detail) => redactedDetail(detail, readRightsOf(request.context))),
     };
     const body = quarantine ? { ...response, quarantined_rows, ...visibleErrors } : response;
     return { body, rows: rowsChanged(response), replayed };
@@ -89,8 +89,8 @@ const DELETE_RECORDS: Operation = {
     'All or none. Each record of the body has the columns of `by` and no others; keys that match no row delete nothing. ' +
     '`Idempotency-Key` works as for inserts.',
   tag: 'data',
-  audit: { word: 'delete', isChange: true },
-  slot: 'api',
+  audit: { operation: 'delete', isChange: true },
+  slot: 'typed',
   command: 'DELETE',
   params: TableInPath,
   query: wire.DeleteQuery,

@@ -22,7 +22,7 @@ const LIST_REQUESTS: Operation = {
   operationId: 'listRequests',
   summary: 'List the requests that use a database now, oldest first',
   description: 'Lists requests of all projects on the instance that answers, both running and waiting for a slot.',
-  audit: { word: 'request.list', isChange: false, isPolled: true },
+  audit: { operation: 'request.list', isChange: false, isPolled: true },
   success: succeeds(200, wire.RunningRequestsResponse, '1 request', {
     requests: [
       {
@@ -39,15 +39,17 @@ const LIST_REQUESTS: Operation = {
   errors: [],
   handle({ engine }) {
     const now = performance.now();
-    const requests = engine.live.list().map(({ id, caller, operation, address, started }): wire.RunningRequest => ({
-      request_id: id,
-      project: caller.project?.name ?? '',
-      operation,
-      token_id: caller.id,
-      token_name: caller.name,
-      address,
-      duration_ms: roundedMs(now - started),
-    }));
+    const requests = engine.live
+      .list()
+      .map(({ id, caller, operation, address, startedAt: started }): wire.RunningRequest => ({
+        request_id: id,
+        project: caller.project?.name ?? '',
+        operation,
+        token_id: caller.id,
+        token_name: caller.name,
+        address,
+        duration_ms: roundedMs(now - started),
+      }));
     const message = counted(requests.length, 'request');
     return Promise.resolve({ body: { success: true, message, requests } });
   },
@@ -62,7 +64,7 @@ const CANCEL_REQUEST: Operation = {
   description:
     'Its statement is canceled in Postgres, and its caller gets 504 `query_timeout`, or `outcome_unknown` if it was ' +
     'committing. The request must run on the instance that answers.',
-  audit: { word: 'request.cancel', isChange: true },
+  audit: { operation: 'request.cancel', isChange: true },
   params: RequestInPath,
   success: succeeds(200, wire.CancelResponse, 'request canceled', { canceled: 1 }),
   errors: ['not_found'],

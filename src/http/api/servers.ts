@@ -2,13 +2,13 @@
 import { SERVER_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import { EngineError } from '../../contract/errors.js';
-import { defaultTenancy } from '../../contract/servers.js';
+import { defaultOccupancy } from '../../contract/servers.js';
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/servers.js';
 import { serverNamed, serverSizes } from '../../engine/projects/choose-server.js';
 import type { ServerChange, ServerRow } from '../../tenancy/control/server-rows.js';
 import type { CheckedServer } from '../../engine/servers/change-servers.js';
-import { originOf } from '../observability/audit-request.js';
+import { auditOriginOf } from '../observability/audit-request.js';
 import { ADMIN, type Call, type Operation, succeeds } from './operation.js';
 
 /** Loaded on demand: few processes need these modules. */
@@ -59,7 +59,7 @@ const LIST_SERVERS: Operation = {
   url: '/api/cdp/admin/servers',
   operationId: 'listServers',
   summary: 'List the Postgres servers that projects live on',
-  audit: { word: 'server.list', isChange: false, isPolled: true },
+  audit: { operation: 'server.list', isChange: false, isPolled: true },
   success: succeeds(200, wire.ServersResponse, '1 server', {
     servers: [{ ...EXAMPLE, size_bytes: 0 }],
   }),
@@ -83,7 +83,7 @@ const ADD_SERVER: Operation = {
   operationId: 'addServer',
   summary: 'Add a Postgres server for projects',
   description: 'The server is checked first. `findings` lists what else the check found.',
-  audit: { word: 'server.add', isChange: true, object: 'name' },
+  audit: { operation: 'server.add', isChange: true, object: 'name' },
   writesEntry: true,
   body: wire.AddServerBody,
   example: { name: 'eu-1', url_reference: 'env:EU_1_URL', labels: { region: 'eu' }, max_projects: 200 },
@@ -91,7 +91,7 @@ const ADD_SERVER: Operation = {
   errors: ['invalid_name', 'unique_violation', 'outcome_unknown'],
   async handle(call) {
     const body = call.request.body as wire.AddServerBody;
-    const { engine = 'postgres', tenancy = defaultTenancy(engine), labels = {}, weight = 1 } = body;
+    const { engine = 'postgres', tenancy = defaultOccupancy(engine), labels = {}, weight = 1 } = body;
     const newServer = {
       name: body.name,
       urlReference: body.url_reference,
@@ -105,7 +105,9 @@ const ADD_SERVER: Operation = {
       ...changeOf(body),
     };
     const { addServer } = await changes();
-    return { body: checkedResponse('server added', await addServer(call.engine, newServer, originOf(call.request))) };
+    return {
+      body: checkedResponse('server added', await addServer(call.engine, newServer, auditOriginOf(call.request))),
+    };
   },
 };
 
@@ -115,7 +117,7 @@ const READ_SERVER: Operation = {
   url: '/api/cdp/admin/servers/:server',
   operationId: 'readServer',
   summary: 'Show one Postgres server',
-  audit: { word: 'server.read', isChange: false },
+  audit: { operation: 'server.read', isChange: false },
   params: ServerInPath,
   success: succeeds(200, wire.ServerResponse, 'server', { server: EXAMPLE }),
   errors: ['not_found'],
@@ -131,7 +133,7 @@ const CHECK_SERVER: Operation = {
   operationId: 'checkServer',
   summary: 'Check a Postgres server',
   description: '`findings` lists problems, including an unreachable server. `facts` is updated with what was measured.',
-  audit: { word: 'server.check', isChange: false },
+  audit: { operation: 'server.check', isChange: false },
   params: ServerInPath,
   success: succeeds(200, wire.CheckedServerResponse, 'server checked', {
     server: EXAMPLE,
@@ -139,7 +141,7 @@ const CHECK_SERVER: Operation = {
   }),
   errors: ['not_found'],
   async handle(call) {
-    const { checkAgain } = await changes();
+    const { checkAndStoreFacts: checkAgain } = await changes();
     return { body: checkedResponse('server checked', await checkAgain(call.engine, serverInPath(call))) };
   },
 };
@@ -152,7 +154,7 @@ const CLEAR_SERVER: Operation = {
   summary: 'Remove leftovers from a Postgres server',
   description:
     'Databases and roles that this installation has made there and that belong to no project or move, and slots and publications of moves that have ended. A database that somebody uses is kept.',
-  audit: { word: 'server.clear', isChange: true },
+  audit: { operation: 'server.clear', isChange: true },
   params: ServerInPath,
   success: succeeds(200, wire.ClearedServerResponse, 'server cleared', {
     server: EXAMPLE,
@@ -175,7 +177,7 @@ const SET_SERVER: Operation = {
   summary: 'Change the status, labels, weight, bounds, replicas or address of a Postgres server',
   description:
     'Fields that the body leaves out keep their values. Existing projects stay on the server: another address must lead to the same server, with their databases.',
-  audit: { word: 'server.set', isChange: true },
+  audit: { operation: 'server.set', isChange: true },
   writesEntry: true,
   params: ServerInPath,
   body: wire.ChangeServerBody,
@@ -191,7 +193,7 @@ const SET_SERVER: Operation = {
       ...changeOf(body),
     };
     const { setServer } = await changes();
-    const server = await setServer(call.engine, serverInPath(call), change, originOf(call.request));
+    const server = await setServer(call.engine, serverInPath(call), change, auditOriginOf(call.request));
     return { body: serverResponse('server set', server) };
   },
 };
@@ -203,14 +205,14 @@ const REMOVE_SERVER: Operation = {
   operationId: 'removeServer',
   summary: 'Remove a Postgres server that no project lives on, or that is lost',
   description: 'The server itself stays as it is.',
-  audit: { word: 'server.remove', isChange: true },
+  audit: { operation: 'server.remove', isChange: true },
   writesEntry: true,
   params: ServerInPath,
   query: wire.RemoveServerQuery,
   success: succeeds(200, wire.RemovedServerResponse, 'server removed', { server: EXAMPLE, deleted_projects: [] }),
   errors: ['not_found', 'dependent_objects', 'request_in_flight', 'outcome_unknown'],
   async handle(call) {
-    const [name, by] = [serverInPath(call), originOf(call.request)];
+    const [name, by] = [serverInPath(call), auditOriginOf(call.request)];
     const { lost } = call.request.query as wire.RemoveServerQuery;
     if (lost !== undefined && lost !== name) {
       throw new EngineError('invalid_request', '"lost" must be the name of the server');

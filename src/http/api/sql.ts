@@ -27,7 +27,7 @@ export const RUN_SQL: Operation = {
     'With the header `Idempotency-Key` a retry of a request that writes does nothing and returns the first response, ' +
     `without its rows if they are larger than ${LIMITS.idempotencyResponseBytes / 1024} KiB.`,
   tag: 'sql',
-  audit: { word: 'sql', isChange: true },
+  audit: { operation: 'sql', isChange: true },
   slot: 'sql',
   key: 'accepted',
   headers: SqlHeaders,

@@ -4,7 +4,7 @@ import { SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import * as wire from '../../contract/wire/tokens.js';
-import { originOf } from '../observability/audit-request.js';
+import { auditOriginOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath, timeOf } from './call.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
 
@@ -30,7 +30,7 @@ const READ_TOKEN: Operation = {
   summary: 'Describe the token of the request',
   description: "Returns the token's project and scopes, or that it is an admin token.",
   tag: 'token',
-  audit: { word: 'token.read', isChange: false },
+  audit: { operation: 'token.read', isChange: false },
   slot: null,
   success: succeeds(200, wire.OwnTokenResponse, 'token found', {
     project: { id: ID, name: 'shop' },
@@ -61,7 +61,7 @@ const LIST_TOKENS: Operation = {
   url: '/api/cdp/admin/projects/:project/tokens',
   operationId: 'listTokens',
   summary: 'List the tokens of a project',
-  audit: { word: 'token.list', isChange: false },
+  audit: { operation: 'token.list', isChange: false },
   params: ProjectInPath,
   success: succeeds(200, wire.TokensResponse, '1 token', { tokens: [TOKEN_EXAMPLE] }),
   errors: ['not_found'],
@@ -79,7 +79,7 @@ const CREATE_TOKEN: Operation = {
   url: '/api/cdp/admin/projects/:project/tokens',
   operationId: 'createToken',
   summary: 'Create a token (shown only once)',
-  audit: { word: 'token.create', isChange: true },
+  audit: { operation: 'token.create', isChange: true },
   writesEntry: true,
   params: ProjectInPath,
   body: wire.CreateTokenBody,
@@ -93,7 +93,7 @@ const CREATE_TOKEN: Operation = {
     const { name, scopes, expires_at: expires } = call.request.body as wire.CreateTokenBody;
     const project = await call.engine.projects.get(projectInPath(call));
     const options = { name, scopes, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
-    const { token, details } = await call.engine.tokens.create(project.id, options, originOf(call.request));
+    const { token, details } = await call.engine.tokens.create(project.id, options, auditOriginOf(call.request));
     return { body: { success: true, message: 'token created', token, details: wire.shownToken(details) } };
   },
 };
@@ -104,7 +104,7 @@ const REVOKE_TOKEN: Operation = {
   url: '/api/cdp/admin/projects/:project/tokens/:token_id',
   operationId: 'revokeToken',
   summary: 'Revoke a token, on every instance within a second',
-  audit: { word: 'token.revoke', isChange: true },
+  audit: { operation: 'token.revoke', isChange: true },
   writesEntry: true,
   params: TokenInPath,
   query: NowQuery,
@@ -115,7 +115,7 @@ const REVOKE_TOKEN: Operation = {
     const { token_id: id } = call.request.params as { token_id: string };
     const { request } = call;
     const which = { projectId: project.id, now: endsNow(request) };
-    const details = await call.engine.tokens.revoke(id, which, originOf(request));
+    const details = await call.engine.tokens.revoke(id, which, auditOriginOf(request));
     return { body: { success: true, message: 'token revoked', details: wire.shownToken(details) } };
   },
 };

@@ -14,8 +14,8 @@ export const MCP: Route = {
   // The scopes of all tools; each tool requires its own.
   access: ['schema:read', 'sql:read', 'sql:write', 'data:write'],
   // For a message that calls no tool; a tool's work is recorded as that of the same operation of the API.
-  audit: { word: 'mcp', isChange: false },
-  slot: 'api',
+  audit: { operation: 'mcp', isChange: false },
+  slot: 'typed',
   key: 'ignored',
   // Not an array: revision 2025-06-18 removed batches from the protocol, and the rate limit would count one as a single
   // call.

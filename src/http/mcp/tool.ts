@@ -6,11 +6,11 @@ import type { Scope } from '../../contract/names.js';
 import { type Schema, type Static, Type } from '../../contract/schema.js';
 import { thoroughValidator } from '../../contract/validator.js';
 import { requireScope } from '../admission.js';
-import type { Audited, Call } from '../api/operation.js';
+import type { AuditRule, Call } from '../api/operation.js';
 import { textIn } from '../observability/audit-request.js';
 import { errorBody } from '../response/error-exit.js';
-import { shownRights } from '../response/redaction.js';
-import { shapeError } from '../response/shape-error.js';
+import { readRightsOf } from '../response/redaction.js';
+import { validationError } from '../response/shape-error.js';
 
 interface Definition<Input extends Schema> {
   readonly name: string;
@@ -18,7 +18,7 @@ interface Definition<Input extends Schema> {
   readonly description: string;
   readonly scope: Scope;
   /** That of the same operation of the API. */
-  readonly audit: Audited;
+  readonly audit: AuditRule;
   /** Effects of a call, for clients that ask their user first (MCP, "Tools"). */
   readonly annotations: {
     readonly readOnlyHint: boolean;
@@ -33,7 +33,7 @@ interface Definition<Input extends Schema> {
 
 /** Common to dry runs, which store nothing but take the locks of a write. */
 export const DRY_RUN = {
-  audit: { word: 'dry_run', isChange: false },
+  audit: { operation: 'dry_run', isChange: false },
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true },
 } as const;
 
@@ -52,13 +52,13 @@ export function tool<Input extends Schema>(definition: Definition<Input>): Tool 
     run(call, args) {
       const { context } = call.request;
       if (context.route !== null) context.route = { ...context.route, audit: definition.audit };
-      context.object = textIn(args, 'table');
+      context.auditObject = textIn(args, 'table');
       const text = textIn(args, 'sql');
-      if (text !== null) context.sql = { text, readOnly: definition.audit.word === 'sql_read' };
+      if (text !== null) context.sql = { text, readOnly: definition.audit.operation === 'sql_read' };
       requireScope(call.caller, definition.scope);
       const validation = errorsOf(args);
       if (validation !== null) {
-        throw shapeError({ validation, validationContext: 'arguments' } as unknown as FastifyError);
+        throw validationError({ validation, validationContext: 'arguments' } as unknown as FastifyError);
       }
       return definition.run(call, args as Static<Input>);
     },
@@ -104,7 +104,7 @@ export function toolResult(json: string, ...remarks: string[]): ToolResult {
 
 /** Also marked as data: an error of the database may quote values, or come from a function of the project. */
 export function toolError(error: EngineError, { id, context }: FastifyRequest): ToolResult {
-  const json = JSON.stringify(errorBody(error, id, shownRights(context)));
+  const json = JSON.stringify(errorBody(error, id, readRightsOf(context)));
   return { content: [{ type: 'text', text: enclosed(`The tool failed. ${DATA_NOTICE}`, json) }], isError: true };
 }
 

@@ -142,7 +142,7 @@ export const QUERY = tool({
     'Run SQL that only reads, in a READ ONLY transaction of a role that cannot write, and return its rows. The result is cut ' +
     `off at max_rows or ${MAX_ROW_BYTES / 1024} KiB and says so.`,
   scope: 'sql:read',
-  audit: { word: 'sql_read', isChange: false },
+  audit: { operation: 'sql_read', isChange: false },
   annotations: { readOnlyHint: true },
   input: sqlInput('SQL of Postgres that only reads.'),
   output: ResultSchema(SqlResponse),

@@ -1,18 +1,18 @@
 /** Writes one entry of the audit log for each ended request, whatever its outcome. */
 import type { FastifyRequest } from 'fastify';
-import { BY_ITSELF, type Origin } from '../../contract/audit.js';
+import { BY_ITSELF, type AuditOrigin } from '../../contract/audit.js';
 import { actorOf, type Audit } from '../../engine/audit/audit.js';
 import { runsAsReader } from '../admission.js';
 
 /** Adds the entry of an ended request. */
 export function auditRequest(audit: Audit, request: FastifyRequest): void {
-  const operation = audit.isOff ? undefined : wordOf(request);
+  const operation = audit.isOff ? undefined : auditedOperation(request);
   if (operation === undefined) return;
   const outcome = outcomeOf(request);
   const { context } = request;
   if (outcome === 'ok' && context.route?.writesEntry === true) return;
   const statement = context.sql?.text ?? null;
-  const [project, object] = [projectOf(request), context.object ?? objectOf(request)];
+  const [project, object] = [auditedProject(request), context.auditObject ?? auditedObject(request)];
   audit.record(origin(request, context.status), {
     operation,
     isChange: context.route?.audit.isChange ?? true,
@@ -26,10 +26,10 @@ export function auditRequest(audit: Audit, request: FastifyRequest): void {
 }
 
 /** The origin, for a change that writes its own entry. */
-export const originOf = (request: FastifyRequest): Origin =>
+export const auditOriginOf = (request: FastifyRequest): AuditOrigin =>
   origin(request, request.context.route?.success?.status ?? null);
 
-function origin({ context, id }: FastifyRequest, status: number | null): Origin {
+function origin({ context, id }: FastifyRequest, status: number | null): AuditOrigin {
   const { account, caller } = context;
   if (account !== null) {
     return {
@@ -37,17 +37,17 @@ function origin({ context, id }: FastifyRequest, status: number | null): Origin 
       actor: 'command_line',
       actorId: account || null,
       requestId: id,
-      startedAt: context.started,
+      startedAt: context.startedAt,
     };
   }
   const { actor, actorId, actorName } = actorOf(caller);
-  return { actor, actorId, actorName, requestId: id, address: context.address, status, startedAt: context.started };
+  return { actor, actorId, actorName, requestId: id, address: context.address, status, startedAt: context.startedAt };
 }
 
 /** undefined: not for the audit log. */
-function wordOf(request: FastifyRequest): string | undefined {
+function auditedOperation(request: FastifyRequest): string | undefined {
   const { caller, errorCode, route } = request.context;
-  const word = route?.audit.word;
+  const word = route?.audit.operation;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
   if (request.context.project?.dryRun) return 'dry_run';
@@ -61,7 +61,7 @@ function outcomeOf({ context: { errorCode, clientGone } }: FastifyRequest): stri
   return clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
 }
 
-function projectOf({ context, params, body }: FastifyRequest): { id: string | null; name: string } | null {
+function auditedProject({ context, params, body }: FastifyRequest): { id: string | null; name: string } | null {
   const { caller } = context;
   if (caller === null) return null;
   if (caller.project !== null) return caller.project;
@@ -70,7 +70,7 @@ function projectOf({ context, params, body }: FastifyRequest): { id: string | nu
   return name === null ? null : { id: null, name: name.slice(0, 63) };
 }
 
-function objectOf({ params, body, context }: FastifyRequest): string | null {
+function auditedObject({ params, body, context }: FastifyRequest): string | null {
   const value =
     textIn(params, 'token_id') ?? textIn(params, 'request_id') ?? textIn(params, 'server') ?? textIn(params, 'move');
   if (value !== null) return value;

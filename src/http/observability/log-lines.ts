@@ -146,7 +146,7 @@ export function requestLog(logger: Logger): (request: FastifyRequest, reply: Fas
 /** Fields that are undefined are left out. */
 function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyReply): void {
   if (!logger.isLevelEnabled('info')) return;
-  const { started, address, errorCode, caller, rows } = request.context;
+  const { startedAt: started, address, errorCode, caller, rows } = request.context;
   const trace = traceContextOf(request);
   logger.info(
     {

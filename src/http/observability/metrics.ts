@@ -6,7 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { singleFlight, taskFailures } from '../../tasks.js';
 import { STOP_REASONS } from '../../db/timed-request.js';
-import type { Load, SlotKind } from '../../db/slots.js';
+import type { Load, SlotClass } from '../../db/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { PortSessions } from '../../engine/sessions/sessions.js';
 import { patternOf } from '../known-paths.js';
@@ -15,11 +15,8 @@ import { type Samples, series, serverMetrics } from './server-metrics.js';
 /** Seconds. */
 const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** The label `class` of the slots that requests take. */
-const CLASSES: Readonly<Record<SlotKind, string>> = { api: 'typed', sql: 'sql' };
-
-const byClass = (loads: Record<SlotKind, Load>, state: keyof Load, labels: Record<string, string> = {}): Samples =>
-  (['api', 'sql'] as const).map((kind) => [{ ...labels, class: CLASSES[kind] }, loads[kind][state]]);
+const byClass = (loads: Record<SlotClass, Load>, state: keyof Load, labels: Record<string, string> = {}): Samples =>
+  (['typed', 'sql'] as const).map((slot) => [{ ...labels, class: slot }, loads[slot][state]]);
 
 export class Metrics {
   private readonly registry = new Registry();
@@ -61,12 +58,12 @@ export class Metrics {
 
   /** Counts an ended request. */
   count(request: FastifyRequest, { raw }: FastifyReply): void {
-    const { caller, errorCode, route: served, rows, started } = request.context;
+    const { caller, errorCode, route: served, rows, startedAt: started } = request.context;
     const { method } = request;
     const route = routeOf(request);
     this.requests.inc({ route, method, status: raw.statusCode, code: errorCode ?? '' });
     this.durations.observe({ route, method }, (performance.now() - started) / 1_000);
-    const inserted = served?.audit.word === 'insert' && errorCode === null ? (rows ?? 0) : 0;
+    const inserted = served?.audit.operation === 'insert' && errorCode === null ? (rows ?? 0) : 0;
     if (inserted > 0) this.rows.inc(inserted);
     if (caller?.project != null) this.byProject?.count(caller.project.id, errorCode, inserted);
   }
@@ -138,7 +135,7 @@ function sessionMetrics(sessions: PortSessions, registers: Registry[]): void {
 // there are as many series as projects.
 
 /** Counts of a project since the start. */
-interface Counts {
+interface ProjectCounts {
   /** Requests by the error's code; "" for a success. */
   readonly requests: Map<string, number>;
   rows: number;
@@ -146,7 +143,7 @@ interface Counts {
 
 class ProjectMetrics {
   /** By project id, since another project may reuse a name. */
-  private readonly counts = new Map<string, Counts>();
+  private readonly counts = new Map<string, ProjectCounts>();
   /** The names of all projects by id, at the last refresh. */
   private names: ReadonlyMap<string, string> = new Map();
 

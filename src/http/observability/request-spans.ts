@@ -132,8 +132,8 @@ export class RequestSpan {
         span.setStatus({ code: SpanStatusCode.ERROR });
       }
     }
-    if (context.authenticated > context.started) span.addEvent('authenticated', context.authenticated);
-    if (context.bodyRead > context.started) span.addEvent('body read', context.bodyRead);
+    if (context.authenticatedAt > context.startedAt) span.addEvent('authenticated', context.authenticatedAt);
+    if (context.bodyReadAt > context.startedAt) span.addEvent('body read', context.bodyReadAt);
     span.end();
   }
 }

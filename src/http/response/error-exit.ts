@@ -10,9 +10,9 @@ import type { CorruptionLog } from '../../db/corruption-log.js';
 import { fromPostgres } from '../../tenancy/postgres-errors.js';
 import { Outage } from '../observability/outage.js';
 import { traceContextOf } from '../observability/trace-context.js';
-import { NONE, redactedPostgres, redactedDetail, redactedTexts, type Rights, shownRights } from './redaction.js';
+import { NO_RIGHTS, redactedPostgres, redactedDetail, redactedTexts, type Rights, readRightsOf } from './redaction.js';
 import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './response.js';
-import { shapeError } from './shape-error.js';
+import { validationError } from './shape-error.js';
 
 /** The default of `Retry-After`, in seconds. */
 const RETRY_AFTER_S = 1;
@@ -43,7 +43,7 @@ export function asEngineError(thrown: unknown): EngineError {
     const [ownCode, message, hint] = ownError;
     return new EngineError(ownCode, message, { cause: error, hint });
   }
-  if (validation !== undefined) return shapeError(error as FastifyError);
+  if (validation !== undefined) return validationError(error as FastifyError);
   if (code?.startsWith('HPE_') || (statusCode !== undefined && statusCode >= 400 && statusCode < 500)) {
     return new EngineError('invalid_request', 'The request is not valid HTTP', { cause: error });
   }
@@ -101,7 +101,7 @@ export class ErrorExit {
     // Begun, or about to be sent outside Fastify.
     if (reply.sent) raw.destroy();
     else {
-      const plain = errorBody(error, request.id, shownRights(context));
+      const plain = errorBody(error, request.id, readRightsOf(context));
       const body = context.route?.failure?.(error, plain) ?? plain;
       void reply.code(body.status).headers(errorHeaders(error));
       if (request.raw.complete || raw.shouldKeepAlive) void reply.send(body);
@@ -158,7 +158,7 @@ function causeForLog({ code, message, cause, postgres }: EngineError): string {
 /** A complete HTTP response, for bytes that never became a request. */
 export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
-  const body = JSON.stringify(errorBody(error, requestId, NONE));
+  const body = JSON.stringify(errorBody(error, requestId, NO_RIGHTS));
   const headers = {
     ...SECURITY_HEADERS,
     ...errorHeaders(error),

@@ -3,7 +3,7 @@ import { EngineError, messageOf } from '../../contract/errors.js';
 import type { Call } from '../api/operation.js';
 import { writeHead } from './response.js';
 import { errorBody } from './error-exit.js';
-import { ALL } from './redaction.js';
+import { ALL_RIGHTS } from './redaction.js';
 
 interface Progress {
   /** Aborted when the client disconnects. */
@@ -27,7 +27,7 @@ export async function progressResponse(
   try {
     say({ done: await work({ signal, progress: (line) => say({ progress: line }), say }) });
   } catch (error) {
-    say({ error: errorBody(forOperator(error), request.id, ALL) });
+    say({ error: errorBody(forOperator(error), request.id, ALL_RIGHTS) });
   }
   raw.end();
 }

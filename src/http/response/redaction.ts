@@ -6,7 +6,7 @@ import type { EngineError, ErrorDetail, PostgresDetails, Redacted } from '../../
 import type { Caller } from '../../engine/access/tokens.js';
 
 /** Who asks, as in the context of the request. */
-interface Requester {
+interface ErrorRecipient {
   readonly caller: Caller | null;
   /** The operator's account on this machine; null: the request comes from elsewhere. */
   readonly account: string | null;
@@ -18,18 +18,18 @@ interface Requester {
 export type Rights = Readonly<Record<Redacted['reveals'], boolean>>;
 
 /** An operator, who may read everything. */
-export const ALL: Rights = { names: true, values: true };
+export const ALL_RIGHTS: Rights = { names: true, values: true };
 
-export const NONE: Rights = { names: false, values: false };
+export const NO_RIGHTS: Rights = { names: false, values: false };
 
 /**
  * Names of tables and columns: with `schema:read`. Values of stored rows: with `sql:write`, which may query every row; a policy
  * or a missing privilege may hide some from `sql:read`. In free SQL, Postgres itself decides what the session's role may
  * read.
  */
-export function shownRights({ caller, account, sql }: Requester): Rights {
-  if (caller === null) return account === null ? NONE : ALL;
-  if (caller.project === null) return ALL;
+export function readRightsOf({ caller, account, sql }: ErrorRecipient): Rights {
+  if (caller === null) return account === null ? NO_RIGHTS : ALL_RIGHTS;
+  if (caller.project === null) return ALL_RIGHTS;
   const { scopes } = caller;
   return { names: scopes.has('schema:read'), values: scopes.has('sql:write') || sql !== null };
 }

@@ -91,7 +91,7 @@ const isApiPath = ({ context, url }: FastifyRequest): boolean =>
  */
 function serverTiming({ context }: FastifyRequest): string {
   const now = performance.now();
-  const { started, authenticated, bodyRead } = context;
+  const { startedAt: started, authenticatedAt: authenticated, bodyReadAt: bodyRead } = context;
   const work = now - Math.max(bodyRead, authenticated);
   return `auth;dur=${roundedMs(authenticated - started)}, work;dur=${roundedMs(work)}, total;dur=${roundedMs(now - started)}`;
 }

@@ -7,7 +7,7 @@ import { patternInWords } from '../../contract/patterns.js';
 
 type Complaint = NonNullable<FastifyError['validation']>[number];
 
-export function shapeError(error: FastifyError): EngineError {
+export function validationError(error: FastifyError): EngineError {
   const root = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? '');
   const errors = new ErrorCollector();
   for (const [complaint, ...alternatives] of grouped(error.validation ?? [])) {

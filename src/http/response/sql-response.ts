@@ -8,7 +8,7 @@ import type { SqlAnswer, SqlResult } from '../../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
 import { writeHead } from './response.js';
 import { asEngineError, errorBody } from './error-exit.js';
-import { shownRights } from './redaction.js';
+import { readRightsOf } from './redaction.js';
 import type { Call } from '../api/operation.js';
 
 /** With each parameter that a client may name; a client without a preference gets the first. */
@@ -112,7 +112,7 @@ export async function streamResponse(
     const error = asEngineError(thrown);
     context.errorCode = error.code;
     const line =
-      format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id, shownRights(context)) })}\n` : '';
+      format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id, readRightsOf(context)) })}\n` : '';
     raw.write(line, () => raw.destroy());
   }
   // For the log and metrics, the request ends when its last byte has been sent or the client has disconnected.

@@ -10,10 +10,10 @@ import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
 import { Counts } from '../../counts.js';
 import { EngineError } from '../../contract/errors.js';
-import { every } from '../../tasks.js';
+import { runPeriodically } from '../../tasks.js';
 import type { Log } from '../../log.js';
 
-interface ConnectionLimits {
+interface PoolLimits {
   /** Maximum number of connections to projects' databases, and therefore of running requests. */
   total: number;
   /** Maximum number of connections of one project. */
@@ -25,7 +25,7 @@ interface ConnectionLimits {
 }
 
 /** A connection to a project's database, either idle or used by one request. */
-export class Lease {
+export class PooledConnection {
   readonly session: Session;
   readonly backend: Backend;
   idleSince = 0;
@@ -59,7 +59,7 @@ export class Lease {
 /** A connection that logs in. */
 interface PendingLogin {
   readonly projectId: string;
-  /** As in {@link Lease}. */
+  /** As in {@link PooledConnection}. */
   mustClose: boolean;
 }
 
@@ -78,10 +78,10 @@ const LEFT_FREE = 3;
 /** Retries of a login if Postgres has no connection left. */
 const RETRIES = 3;
 
-export class Connections {
+export class ProjectConnectionPool {
   /** Idle connections by project, the most recently used last. */
-  private readonly idle = new Map<string, Lease[]>();
-  private readonly lent = new Set<Lease>();
+  private readonly idle = new Map<string, PooledConnection[]>();
+  private readonly lent = new Set<PooledConnection>();
   private readonly pendingLogins = new Set<PendingLogin>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Counts();
@@ -93,11 +93,11 @@ export class Connections {
 
   constructor(
     private readonly sessions: Pick<ProjectSessions, 'open'>,
-    private readonly limits: ConnectionLimits,
+    private readonly limits: PoolLimits,
     log: Log,
   ) {
     const interval = Math.max(50, Math.min(limits.idleMs / 4, 5_000));
-    this.stopClosingIdle = every(interval, 'clear_connections', () => this.closeIdle(), log);
+    this.stopClosingIdle = runPeriodically(interval, 'clear_connections', () => this.closeIdle(), log);
   }
 
   /** Open connections, for the metrics. */
@@ -111,7 +111,7 @@ export class Connections {
   }
 
   /** Lends a connection that has served the project before. */
-  lendIdle(projectId: string, kind: ConnectionKind): Lease | null {
+  lendIdle(projectId: string, kind: ConnectionKind): PooledConnection | null {
     const lease = this.idle.get(projectId)?.findLast((one) => one.kind === kind);
     if (lease === undefined) return null;
     this.removeIdle(lease);
@@ -122,13 +122,13 @@ export class Connections {
   }
 
   /** Lends a new connection. @throws EngineError database_unavailable */
-  async lendNew(projectId: string, placement: Placement, kind: ConnectionKind): Promise<Lease> {
+  async lendNew(projectId: string, placement: Placement, kind: ConnectionKind): Promise<PooledConnection> {
     this.makeRoom(projectId);
     this.counts.add(projectId, 1);
     const login = { projectId, mustClose: false };
     this.pendingLogins.add(login);
     try {
-      const lease = new Lease(projectId, kind, await this.login(placement, kind));
+      const lease = new PooledConnection(projectId, kind, await this.login(placement, kind));
       lease.mustClose = login.mustClose;
       lease.session.onClose(() => {
         this.counts.add(projectId, -1);
@@ -151,7 +151,7 @@ export class Connections {
    * @returns when it is free again or closed: the project's code may have left a lock or a LISTEN in the session; null:
    * at once. Never rejects.
    */
-  release(lease: Lease): Promise<void> | null {
+  release(lease: PooledConnection): Promise<void> | null {
     const { session, mustReset } = lease;
     session.onWarning = null;
     if (lease.mustClose) this.discard(lease);
@@ -194,7 +194,7 @@ export class Connections {
     }
   }
 
-  private async clean(lease: Lease): Promise<void> {
+  private async clean(lease: PooledConnection): Promise<void> {
     const { session, mustReset } = lease;
     const timer = setTimeout(() => this.discard(lease), RESET_MS);
     try {
@@ -208,7 +208,7 @@ export class Connections {
     }
   }
 
-  private putBack(lease: Lease): void {
+  private putBack(lease: PooledConnection): void {
     this.lent.delete(lease);
     if (lease.session.closed) return;
     if (this.closing || lease.mustClose) return this.discard(lease);
@@ -235,7 +235,7 @@ export class Connections {
    * Of the projects with the most idle connections, the one idle for longest: so projects that keep several cannot take
    * another's only one.
    */
-  private leastNeeded(): Lease | undefined {
+  private leastNeeded(): PooledConnection | undefined {
     const projects = [...this.idle.values()];
     const most = Math.max(...projects.map((leases) => leases.length));
     const longest = projects.flatMap((leases) => (leases.length === most ? leases.slice(0, 1) : []));
@@ -252,19 +252,19 @@ export class Connections {
     this.lastIdleCheck = now;
   }
 
-  private async closeIfLarge(lease: Lease): Promise<void> {
+  private async closeIfLarge(lease: PooledConnection): Promise<void> {
     const mib = await privateMemoryMib(lease.backend.processId);
     if (mib === null || mib <= MAX_IDLE_MIB) return;
     if (this.lent.has(lease)) lease.closeAfterUse();
     else this.discard(lease);
   }
 
-  private discard(lease: Lease): void {
+  private discard(lease: PooledConnection): void {
     this.removeIdle(lease);
     void lease.session.close();
   }
 
-  private removeIdle(lease: Lease): void {
+  private removeIdle(lease: PooledConnection): void {
     const { projectId } = lease;
     const others = this.idle.get(projectId)?.filter((one) => one !== lease);
     if (others === undefined) return;
@@ -272,7 +272,7 @@ export class Connections {
     else this.idle.set(projectId, others);
   }
 
-  private allIdle(): Lease[] {
+  private allIdle(): PooledConnection[] {
     return [...this.idle.values()].flat();
   }
 }

@@ -6,7 +6,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
 import type { Placement } from '../placement.js';
 import { commitsAsServer, hasWriterDefaults, ownsSchemasAsSet } from '../project-rights.js';
-import type { ProjectDatabases } from '../project-databases.js';
+import type { ProjectDatabaseSetup } from '../project-databases.js';
 import { serviceWork } from '../postgres-errors.js';
 import type { Servers } from '../servers.js';
 import type { PostgresServer } from '../tenancy.js';
@@ -83,7 +83,7 @@ export class ProjectSessions {
 
   constructor(
     private readonly servers: Servers,
-    private readonly projectDatabases: ProjectDatabases,
+    private readonly projectDatabases: ProjectDatabaseSetup,
   ) {}
 
   /**
@@ -107,7 +107,7 @@ export class ProjectSessions {
     };
     try {
       return await serviceWork(() =>
-        server.breaker.run((signal) => Promise.race([open(signal), aborted(expiry.signal)])),
+        server.breaker.runLogin((signal) => Promise.race([open(signal), aborted(expiry.signal)])),
       );
     } catch (error) {
       // Closes connections that were opened on the way.

@@ -29,7 +29,7 @@ export interface Activity {
   readonly transactionSeconds: number | null;
 }
 
-export class Watchdog {
+export class BackendControl {
   constructor(
     private readonly pool: Pool,
     /** Lowers the priority of greedy backends; null if the kernel shares the processors, or the operator starts the server. */

@@ -88,7 +88,7 @@ const columnsOf = (entry: AuditRow): Fragment => join(Object.keys(entry).map((na
 export const isRefusedEntry = (error: unknown): boolean =>
   error instanceof PostgresError && /^2[23]/.test(error.sqlstate);
 
-export class AuditLog {
+export class AuditRows {
   constructor(private readonly pool: Pool) {}
 
   /**

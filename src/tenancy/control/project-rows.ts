@@ -6,7 +6,7 @@ import type { Placement } from '../placement.js';
 import type { AuditRow } from './audit-log.js';
 import type { ControlPool } from './control-pool.js';
 import { PROJECT_JSON, projectRow, type ProjectRow, type StoredToken } from './control-rows.js';
-import { HAS_ROOM } from './server-rows.js';
+import { ACCEPTS_PROJECT } from './server-rows.js';
 
 export class ProjectRows {
   constructor(private readonly pool: ControlPool) {}
@@ -24,11 +24,11 @@ export class ProjectRows {
     const results = await this.pool.run([
       BEGIN,
       sql`SELECT FROM cdp.servers WHERE name = ${onServer} FOR UPDATE`,
-      sql`SELECT FROM cdp.servers WHERE name = ${onServer} AND ${HAS_ROOM}`,
+      sql`SELECT FROM cdp.servers WHERE name = ${onServer} AND ${ACCEPTS_PROJECT}`,
       sql`INSERT INTO cdp.projects
             (id, name, status, server, database_name, schema_name, writer_role, reader_role, own_schemas, schema_version)
           SELECT ${id}, ${name}, ${status}, ${server}, ${database}, ${schema}, ${writer}, ${reader}, ${ownSchemas}::boolean, ${schemaVersion}::integer
-          WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${onServer} AND ${HAS_ROOM})
+          WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${onServer} AND ${ACCEPTS_PROJECT})
           ON CONFLICT (name) DO NOTHING RETURNING id`,
       COMMIT,
     ]);

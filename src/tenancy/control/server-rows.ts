@@ -1,12 +1,6 @@
 /** The table `cdp.servers` of the control database, and the choice of servers with room for a project. */
 import { EngineError } from '../../contract/errors.js';
-import type {
-  Consistency,
-  PlacementRequest,
-  ServerEngine,
-  ServerStatus,
-  ServerTenancy,
-} from '../../contract/servers.js';
+import type { Consistency, PlacementRequest, ServerEngine, ServerStatus, Occupancy } from '../../contract/servers.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import { BEGIN, COMMIT, type Fragment, ident, join, type Row, sql, trusted } from '../../pg/index.js';
 import type { AddedServer, Placement } from '../placement.js';
@@ -17,7 +11,7 @@ export interface ServerRow {
   /** `env:NAME` or `file:PATH`; null: the default server. */
   urlReference: string | null;
   engine: ServerEngine;
-  tenancy: ServerTenancy;
+  tenancy: Occupancy;
   labels: Readonly<Record<string, string>>;
   /** A server with twice the weight gets twice as many projects. */
   weight: number;
@@ -76,7 +70,7 @@ const SERVER_JSON = trusted(`jsonb_build_object('name', name, 'urlReference', ur
   'maxConnections', max_connections, 'replicas', replicas, 'consistency', consistency, 'status', status, 'facts', facts, 'projects', ${PROJECTS.text}, 'createdAt', created_at)`);
 
 /** Whether a row of `cdp.servers` may take one more project. */
-export const HAS_ROOM = trusted(
+export const ACCEPTS_PROJECT = trusted(
   `(${PROJECTS.text} + ${MOVING.text} < coalesce(CASE WHEN tenancy = 'dedicated' OR engine = 'citus' THEN 1 END, max_projects, 'infinity'::float8))`,
 );
 
@@ -89,7 +83,7 @@ const addedServer = ({ urlReference, createdAt, engine, maxConnections }: Server
   urlReference === null ? null : { urlReference, addedAt: createdAt.getTime(), engine, maxConnections };
 
 /** The server as a project's placement names it. */
-export const placeOf = (row: ServerRow): Pick<Placement, 'server' | 'added'> => ({
+export const serverRefOf = (row: ServerRow): Pick<Placement, 'server' | 'added'> => ({
   server: row.name,
   added: addedServer(row),
 });
@@ -108,8 +102,8 @@ export class ServerRows {
   }
 
   /** Whether one more project may live there. */
-  async hasRoom(name: string): Promise<boolean> {
-    return (await this.select(sql`WHERE name = ${name} AND ${HAS_ROOM}`)).length === 1;
+  async acceptsProject(name: string): Promise<boolean> {
+    return (await this.select(sql`WHERE name = ${name} AND ${ACCEPTS_PROJECT}`)).length === 1;
   }
 
   /**
@@ -119,7 +113,7 @@ export class ServerRows {
    */
   candidates(labels: Readonly<Record<string, string>>): Promise<ServerRow[]> {
     return this
-      .select(sql`WHERE status = 'active' AND engine = 'postgres' AND labels @> ${JSON.stringify(labels)}::jsonb AND ${HAS_ROOM}
+      .select(sql`WHERE status = 'active' AND engine = 'postgres' AND labels @> ${JSON.stringify(labels)}::jsonb AND ${ACCEPTS_PROJECT}
       ORDER BY (${PROJECTS} + ${MOVING}) / weight, url_reference IS NOT NULL, name`);
   }
 

@@ -33,14 +33,14 @@ export class CircuitBreaker {
   }
 
   /** @throws what `login` throws, or has thrown within the last {@link OPEN_MS} */
-  async run<T>(login: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  async runLogin<T>(login: (signal: AbortSignal) => Promise<T>): Promise<T> {
     if (this.refused !== null) {
       const { error, until } = this.refused;
       if (performance.now() < until) throw error;
       this.refuse(error);
     }
     try {
-      const result = await this.during(login);
+      const result = await this.runWhileUp(login);
       this.refused = null;
       return result;
     } catch (error) {
@@ -54,7 +54,7 @@ export class CircuitBreaker {
    * @param work its signal is aborted when the server is found not to answer
    * @throws the reason, at once, if the server is known not to answer; what `work` throws
    */
-  async during<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  async runWhileUp<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     if (this.lastError !== null) throw this.lastError;
     const ending = new AbortController();
     this.underWay.add(ending);

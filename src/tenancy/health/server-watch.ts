@@ -1,9 +1,9 @@
 /** Checks at intervals whether added servers and replicas answer, while they belong to the installation. */
 import { messageOf } from '../../contract/errors.js';
-import { every } from '../../tasks.js';
+import { runPeriodically } from '../../tasks.js';
 import type { Log } from '../../log.js';
 import type { Pool } from '../../pg/index.js';
-import { placeOf, type ServerRow, type ServerRows } from '../control/server-rows.js';
+import { serverRefOf, type ServerRow, type ServerRows } from '../control/server-rows.js';
 import { replicaName } from '../replicas.js';
 import type { Servers } from '../servers.js';
 import type { PostgresServer } from '../tenancy.js';
@@ -39,7 +39,9 @@ export class ServerWatch {
   ) {}
 
   startWatching(): void {
-    this.stopWatching = every(REFRESH_EVERY_MS, 'watch_servers', () => this.refresh(), this.log, { isFirstNow: true });
+    this.stopWatching = runPeriodically(REFRESH_EVERY_MS, 'watch_servers', () => this.refresh(), this.log, {
+      isFirstNow: true,
+    });
   }
 
   /** The states of the added servers. */
@@ -62,7 +64,7 @@ export class ServerWatch {
     for (const name of this.watched.keys()) {
       if (!rows.some((row) => row.name === name)) this.forget(name);
     }
-    this.servers.retain(rows.map(placeOf));
+    this.servers.retain(rows.map(serverRefOf));
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
     const replicas = rows.flatMap((row) => row.replicas);
     this.servers.replicas.retain(replicas, this.report);
@@ -92,7 +94,7 @@ export class ServerWatch {
 
   private serverOf(row: ServerRow): PostgresServer | null {
     try {
-      return this.servers.serverOf(placeOf(row));
+      return this.servers.serverOf(serverRefOf(row));
     } catch {
       return null;
     }

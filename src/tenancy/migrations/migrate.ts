@@ -4,7 +4,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { ident, inTransaction, type Session, sql } from '../../pg/index.js';
-import { holdingTable } from '../locks.js';
+import { withTableLock } from '../locks.js';
 
 export interface Migration {
   version: number;
@@ -59,7 +59,7 @@ export async function migrate(
       ]);
     };
     // Projects have no privileges for this table, so they cannot hold up a migration.
-    if (await hasMigrations(session, schema)) await holdingTable(session, table, WAIT, apply);
+    if (await hasMigrations(session, schema)) await withTableLock(session, table, WAIT, apply);
     else await inTransaction(session, apply);
   }
 }

@@ -1,13 +1,13 @@
 /** Which entries of an archive a restore takes, and the statements that follow. */
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { type ArchiveEntry, readArchive } from '../../../src/backup/logical/archive-contents.js';
+import { type TocEntry, readToc } from '../../../src/backup/logical/archive-contents.js';
 import { chooseEntries, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
 import { entriesOf } from '../../../src/backup/logical/dump-entries.js';
 import { renameRoles } from '../../../src/backup/logical/roles.js';
 
 /** Of `KIND | schema | name | owner`, where a dash stands for no schema. */
-const entry = (text: string, id = 1): ArchiveEntry => {
+const entry = (text: string, id = 1): TocEntry => {
   const [kind = '', schema = '', name = '', owner = ''] = text.split(' | ');
   return { id, kind, schema: schema === '-' ? null : schema, name, owner };
 };
@@ -198,7 +198,7 @@ describe('the search path', () => {
 });
 
 describe('the contents of an archive', () => {
-  const read = (...parts: Buffer[]) => readArchive(Readable.from(parts));
+  const read = (...parts: Buffer[]) => readToc(Readable.from(parts));
   it('are refused if it is none, is cut off, or of a version that is not known', async () => {
     await expect(read(Buffer.from('SELECT 1;'))).rejects.toThrow('not an archive of pg_dump');
     await expect(read(Buffer.from('PGDMP\x01\x0e'), Buffer.from('\x00\x04'))).rejects.toThrow('cut off');

@@ -1,14 +1,14 @@
 /** Tables for the tests of the fast path, each in one format. */
 import { isUtf8 } from 'node:buffer';
-import { runProgram } from '../../../src/codec/batch/batch-encoder.js';
-import { type BatchFormat, type Program, programOf } from '../../../src/codec/batch/program.js';
+import { encodeBatch } from '../../../src/codec/batch/batch-encoder.js';
+import { type BatchFormat, type TableLayout, tableLayoutOf } from '../../../src/codec/batch/program.js';
 import type { EncodedBatch } from '../../../src/codec/index.js';
 import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { table } from './shapes.js';
 
 export interface TestTable {
   readonly table: Table;
-  readonly program: Program;
+  readonly program: TableLayout;
 }
 
 export function tableOf(...columns: Column[]): TestTable {
@@ -20,10 +20,10 @@ export const markedTableOf = (...columns: Column[]): TestTable => tableIn('marke
 
 const tableIn = (format: BatchFormat, columns: Column[]): TestTable => ({
   table: table(...columns),
-  program: programOf(columns, format),
+  program: tableLayoutOf(columns, format),
 });
 
 /** The batch by the fast path; null if that leaves it to the checked one. */
 export function fast({ program }: TestTable, body: Uint8Array): EncodedBatch | null {
-  return isUtf8(body) ? runProgram(program, body) : null;
+  return isUtf8(body) ? encodeBatch(program, body) : null;
 }

@@ -1,7 +1,7 @@
 /** Counters over time windows, and the part of an address that they count by. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { WindowCounter, WrongTokens } from '../../../src/engine/access/rate-limits.js';
+import { WindowCounter, WrongTokenLimiter } from '../../../src/engine/access/rate-limits.js';
 import { networkOf } from '../../../src/ip-address.js';
 import { EngineError } from '../../../src/contract/errors.js';
 
@@ -56,27 +56,27 @@ describe('wrong tokens', () => {
   const refusal = new EngineError('unauthorized', 'wrong');
 
   it('from many addresses use bounded memory, and pending lookups keep none of it', () => {
-    const tokens = new WrongTokens(1);
+    const tokens = new WrongTokenLimiter(1);
     for (let i = 0; i < 50_000; i++) {
       const address = `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
       tokens.beginLookUp(address)();
-      expect(tokens.errorFor(address, refusal)).toBe(refusal);
+      expect(tokens.countWrongToken(address, refusal)).toBe(refusal);
     }
     // The last ones are remembered, the first ones are not.
-    expect(tokens.errorFor('10.0.195.79', refusal).code).toBe('rate_limited');
-    expect(tokens.errorFor('10.0.0.0', refusal)).toBe(refusal);
+    expect(tokens.countWrongToken('10.0.195.79', refusal).code).toBe('rate_limited');
+    expect(tokens.countWrongToken('10.0.0.0', refusal)).toBe(refusal);
   });
 
   it('are not limited if the limit is 0', () => {
-    const tokens = new WrongTokens(0);
+    const tokens = new WrongTokenLimiter(0);
     for (let i = 0; i < 1_000; i++) {
       tokens.beginLookUp('192.0.2.1');
-      expect(tokens.errorFor('192.0.2.1', refusal)).toBe(refusal);
+      expect(tokens.countWrongToken('192.0.2.1', refusal)).toBe(refusal);
     }
   });
 
   it('are not looked up hundreds at a time', () => {
-    const tokens = new WrongTokens(30);
+    const tokens = new WrongTokenLimiter(30);
     const answered = Array.from({ length: 100 }, () => tokens.beginLookUp('192.0.2.1'));
     expect(() => tokens.beginLookUp('192.0.2.1')).toThrow(EngineError);
     expect(() => tokens.beginLookUp('192.0.2.2')).not.toThrow();

@@ -3,16 +3,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
 import { type Outcome, PostgresError, type Result, type Step } from '../../../src/pg/index.js';
-import type { Lease } from '../../../src/tenancy/connections/connections.js';
+import type { PooledConnection } from '../../../src/tenancy/connections/connections.js';
 import { Counts } from '../../../src/counts.js';
 import { EngineError } from '../../../src/contract/errors.js';
-import { type Clock, NEVER } from '../../../src/db/timed-request.js';
+import { type RequestTimer, NEVER } from '../../../src/db/timed-request.js';
 import { WaitBudget } from '../../../src/db/wait-budget.js';
 import type { DatabaseAccess, ConnectionUse, ConnectionWork } from '../../../src/db/database-access.js';
 import { Project } from '../../../src/db/project.js';
 import type { ProjectRow } from '../../../src/tenancy/control/control-rows.js';
 import { CopyQueue, type TableWithCheck } from '../../../src/engine/insert/copy-queue.js';
-import type { NotStored, Stored } from '../../../src/engine/insert/store-rows.js';
+import type { NotStored, StoreOutcome } from '../../../src/engine/insert/store-rows.js';
 
 /** The results of a COPY; the queue does not read them. */
 const STORED: readonly Result[] = [];
@@ -22,7 +22,7 @@ interface Sent {
   signal: AbortSignal;
   /** Of the request that waits for a slot and a connection. */
   waitBudget: WaitBudget;
-  response: (outcome: Stored) => void;
+  response: (outcome: StoreOutcome) => void;
   fail: (error: Error) => void;
 }
 
@@ -53,12 +53,12 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
       await connect();
       const pipeline = ([copy]: readonly Step[]) =>
         new Promise<Outcome>((resolve, reject) => {
-          const response = (outcome: Stored) =>
+          const response = (outcome: StoreOutcome) =>
             resolve(typeof outcome === 'string' ? REPORTED[outcome] : { results: outcome as Result[], error: null });
           sent.push({ batches: copy?.data ?? [], signal, waitBudget, response, fail: reject });
         });
       const lease = { session: { pipeline, closed: false }, resetAfterUse: () => {} };
-      return work(lease as unknown as Lease, {} as Clock);
+      return work(lease as unknown as PooledConnection, {} as RequestTimer);
     },
   } as unknown as DatabaseAccess;
   const row = { id: 'p' } as ProjectRow;

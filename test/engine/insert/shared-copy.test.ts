@@ -22,7 +22,7 @@ const DEFAULTS = { returnIds: false, key: null, upsert: null, quarantine: false 
 
 /** Batches inserted in one turn of the event loop share a COPY. */
 async function insert(n: number, signal = NEVER): Promise<void> {
-  const admitted = service.engine.admit(row, 'api');
+  const admitted = service.engine.admit(row, 'typed');
   const body = Buffer.from(JSON.stringify([{ n }]));
   await insertRecords(admitted, 'shared', body, { ...service.engine.services, ...DEFAULTS, signal });
 }

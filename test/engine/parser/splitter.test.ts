@@ -18,7 +18,7 @@ const MIB = 1024 * 1024;
 
 const asker = (projectId = 'alpha', waitMs = 5_000, signal = new AbortController().signal) => ({
   projectId,
-  budget: new WaitBudget(waitMs),
+  waitBudget: new WaitBudget(waitMs),
   signal,
 });
 /** A machine with other work may take long for what waits before it. */
@@ -396,7 +396,7 @@ describe('protects', () => {
   it('the end of the process from an idle thread, in the built program', async () => {
     const program = `
       const { Splitter } = await import(${JSON.stringify(BUILT)});
-      console.log((await new Splitter().split('SELECT 1; SELECT 2', { projectId: 'alpha', budget: { start: () => () => {}, ms: 5000 }, signal: new AbortController().signal })).length);`;
+      console.log((await new Splitter().split('SELECT 1; SELECT 2', { projectId: 'alpha', waitBudget: { start: () => () => {}, ms: 5000 }, signal: new AbortController().signal })).length);`;
     const { stdout } = await execute(process.execPath, ['--input-type=module', '--eval', program], { timeout: 20_000 });
     expect(stdout).toBe('2\n');
   });

@@ -1,11 +1,13 @@
 /** In which order a session's cancel requests and bytes reach Postgres. */
 import { expect, it } from 'vitest';
-import { CancelOrder } from '../../../src/engine/sessions/client-session.js';
+import { CancelSequencer } from '../../../src/engine/sessions/client-session.js';
 
 it('a statement waits for the requests before it, and requests after it for the statement', async () => {
   const done: string[] = [];
   const requests: (() => void)[] = [];
-  const order = new CancelOrder(() => new Promise((resolve) => requests.push(() => (done.push('cancel'), resolve()))));
+  const order = new CancelSequencer(
+    () => new Promise((resolve) => requests.push(() => (done.push('cancel'), resolve()))),
+  );
   order.run(() => done.push('first'));
   expect(done).toEqual(['first']);
   const canceled = [order.cancel()];

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { expect, it } from 'vitest';
 import { Session } from '../../../src/pg/index.js';
-import { Connections } from '../../../src/tenancy/connections/connections.js';
+import { ProjectConnectionPool } from '../../../src/tenancy/connections/connections.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { makeFolder } from '../../support/folder.js';
 import { embeddedServer } from '../../support/postgres.js';
@@ -127,15 +127,16 @@ it.runIf(process.platform === 'linux')('closes those whose backends keep much me
 });
 
 /** Connections on sessions of the superuser. */
-function connectionsOf(limits: { total: number; perProject: number }): Connections {
+function connectionsOf(limits: { total: number; perProject: number }): ProjectConnectionPool {
   const open = async () => {
     const session = await Session.connect({ ...embeddedServer().connection, connectionTimeoutMillis: 5_000 });
     return { session, backend: { processId: session.processId, role: 'writer', seenAt: '' } };
   };
-  return new Connections({ open }, { ...limits, idleMs: 60_000, isLocal: false }, pino({ level: 'silent' }));
+  return new ProjectConnectionPool({ open }, { ...limits, idleMs: 60_000, isLocal: false }, pino({ level: 'silent' }));
 }
 
-const lend = (connections: Connections, project: string) => connections.lendNew(project, {} as Placement, 'write');
+const lend = (connections: ProjectConnectionPool, project: string) =>
+  connections.lendNew(project, {} as Placement, 'write');
 
 it('leaves a project its only connection while others keep several, even if theirs were used later', async () => {
   const connections = connectionsOf({ total: 5, perProject: 2 });

@@ -8,7 +8,13 @@ import { roleLogin } from '../../../src/tenancy/credentials.js';
 import { CONNECTION_KINDS } from '../../../src/tenancy/connections/session-settings.js';
 import { type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
 import { testServers } from '../../support/postgres.js';
-import { failure, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
+import {
+  expectFailure,
+  onServer,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../../support/service.js';
 
 /** Types that the service's own queries compare, and those that stand close to them. */
 const TYPES = [
@@ -169,7 +175,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const placement = await placementOf(project);
     await onServer(server, (client) => client.query(`ALTER DATABASE ${placement.database} ALLOW_CONNECTIONS false`));
     const response = await project.call('GET', '/api/cdp/schema');
-    const body = failure(response, 503, 'database_unavailable');
+    const body = expectFailure(response, 503, 'database_unavailable');
     expect(body.postgres).toBe(undefined);
     expect(response.text).not.toContain(placement.database);
     expect(response.headers.get('retry-after')).toBe('1');
