@@ -15,7 +15,7 @@ const LONG = [
   ...['backup', 'citus', 'embedded', 'faults', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
     (name) => `test/${name}/**`,
   ),
-  'test/cli/{doctor,export,management,project-move,remote,server}.test.ts',
+  'test/cli/{doctor,export,operator-commands,project-move,remote,server}.test.ts',
   'test/cli/import/{binary-files,import,quarantine}.test.ts',
   'test/client/faults.test.ts',
   'test/codec/batch/differential.test.ts',
@@ -25,11 +25,14 @@ const LONG = [
   'test/engine/parser/splitter.test.ts',
   'test/examples.test.ts',
   'test/postgres-port/{ends,prepared,reader,sessions,stopwatch}.test.ts',
-  'test/http/{admin,audit,columns-protected,hard-http,indexes,insert-races,jwt,operator,own-schemas,quota}.test.ts',
-  'test/http/{project-races,repair,servers,sql-limits,sql-streams,upsert-order}.test.ts',
+  'test/http/access/jwt.test.ts',
+  'test/http/admin/{admin,audit,monitoring,project-races,quota,repair,servers}.test.ts',
+  'test/http/batches/{insert-races,upsert-order}.test.ts',
+  'test/http/edge/{hard-http,slows-no-one}.test.ts',
+  'test/http/schema/{columns-protected,indexes,own-schemas}.test.ts',
+  'test/http/sql/{sql-leaves-nothing,sql-limits,sql-stream-clients,sql-streams}.test.ts',
   'test/tenancy/{replicas,revoked-rights,servers}.test.ts',
   'test/moves/{copy,copy-access,moves,moves-lock-lost,moves-stream,stream}.test.ts',
-  'test/http/{slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
 ];
 
 /**
@@ -44,7 +47,7 @@ const SERIES = [
   'test/docs/{recipes,tutorial}.test.ts',
   'test/embedded/{crash,hostile-files,leftovers}.test.ts',
   'test/faults/{cancel-storm,network,vanish}.test.ts',
-  'test/http/{slows-no-one,sql-leaves-nothing}.test.ts',
+  'test/http/{edge/slows-no-one,sql/sql-leaves-nothing}.test.ts',
   'test/moves/{moves-lock-lost,moves-stream,stream}.test.ts',
   'test/process/{backup,places,traces}.test.ts',
   'test/tenancy/replicas.test.ts',

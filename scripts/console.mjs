@@ -36,7 +36,7 @@ export function buildConsole() {
   built();
 }
 
-/** Leaves what the service sends to browsers that take it beside the file (http/api/console-page.ts). */
+/** Leaves what the service sends to browsers that take it beside the file (http/api/console-files.ts). */
 function compress(file) {
   if (!['.html', '.js', '.css', '.svg'].includes(extname(file))) return;
   const bytes = fs.readFileSync(file);

@@ -35,17 +35,17 @@ export async function findAdminSocket(folder: string): Promise<string | null> {
 export async function openAdminSocket(
   folder: string,
   config: Config,
-  { address, maxConnections: connections, embedded }: ServicePostgres,
+  { address, maxConnections, embedded }: ServicePostgres,
   engine: () => Promise<Engine>,
   logger: Logger,
 ): Promise<AdminSocket> {
-  const [{ adminSocketListener: adminListener }, { finish }] = await Promise.all([
-    import('./http/admin-listener.js'),
+  const [{ adminSocketListener }, { finish }] = await Promise.all([
+    import('./http/admin-socket-listener.js'),
     import('./http/listener.js'),
   ]);
   const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
-  const server = { address, connections, embedded: own };
-  const app = adminListener({ ...server, engine }, config, logger);
+  const server = { address, connections: maxConnections, embedded: own };
+  const app = adminSocketListener({ ...server, engine }, config, logger);
   const path = socketPath(folder);
   try {
     await remove(path);

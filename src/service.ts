@@ -52,7 +52,7 @@ const loadModules = () =>
     import('./http/http-server.js'),
     import('./http/metrics-listener.js'),
     import('./engine/open-engine.js'),
-    import('./http/admin-listener.js'),
+    import('./http/admin-socket-listener.js'),
   ]);
 
 /** If a module cannot be loaded, the import that needs it says so. */
@@ -213,7 +213,7 @@ async function assemble(
   engine.audit.startRemovingOld();
   engine.projects.startClearing();
   engine.serverWatch.startWatching();
-  engine.archives.startWatching();
+  engine.archiveWatch.startWatching();
   engine.moves.startRecovering();
   const stopRemoving = keepRemovingArchives(engine, config, logger);
   closing.add(() => Promise.resolve(stopRemoving()));

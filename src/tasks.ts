@@ -64,28 +64,3 @@ export function runPeriodically(
   if (isFirstNow) void run();
   return () => clearInterval(timer);
 }
-
-/** Waits for the end of all, and then throws the first failure: one of several does not keep the others from being done. */
-export async function allDone(runs: Iterable<Promise<unknown>>): Promise<void> {
-  const all = [...runs];
-  await Promise.allSettled(all);
-  await Promise.all(all);
-}
-
-/** Concurrent callers share one result; after a failure the next caller tries again. */
-export function memoized<T>(make: () => Promise<T>): () => Promise<T> {
-  let result: Promise<T> | null = null;
-  return () => {
-    result ??= make().catch((error: unknown) => {
-      result = null;
-      throw error;
-    });
-    return result;
-  };
-}
-
-/** Callers share one result while it is being made; a later caller gets a new one. */
-export function singleFlight<T>(make: () => Promise<T>): () => Promise<T> {
-  let making: Promise<T> | null = null;
-  return () => (making ??= make().finally(() => (making = null)));
-}

@@ -1,6 +1,7 @@
 /** Tasks at intervals (src/contract/every.ts): a failure is logged once and always counted, and the next run comes anyway. */
 import { expect, it } from 'vitest';
-import { allDone, runPeriodically, taskFailures } from '../src/tasks.js';
+import { runPeriodically, taskFailures } from '../src/tasks.js';
+import { allDone } from '../src/promises.js';
 import { eventually } from './support/program.js';
 
 it('logs what was not done, counts each failure, and goes on', async () => {

@@ -1,10 +1,10 @@
 /** What backups and restores need of the service. The engine hands it in. */
 import type { PlacementRequest } from '../contract/servers.js';
-import type { RestoreDone } from '../contract/wire/operator.js';
+import type { RestoreDone } from '../contract/wire/admin-socket.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
-import type { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
+import type { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 

@@ -8,7 +8,7 @@ import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { EngineError, messageOf } from '../contract/errors.js';
 import { isReady } from '../contract/projects.js';
-import { contentOf } from '../contract/wire/operator.js';
+import { contentOf } from '../contract/wire/admin-socket.js';
 import { shownToken } from '../contract/wire/tokens.js';
 import { isAlive } from '../embedded/proc.js';
 import { namesIn, withPrivateFolder } from '../files.js';

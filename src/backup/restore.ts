@@ -6,7 +6,7 @@ import { EngineError, messageOf } from '../contract/errors.js';
 import { isProjectName } from '../contract/names.js';
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import type { PlacementRequest } from '../contract/servers.js';
-import { described, type RestoreDone } from '../contract/wire/operator.js';
+import { described, type RestoreDone } from '../contract/wire/admin-socket.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import { inDatabase, type Tenancy, withServer } from '../tenancy/tenancy.js';
@@ -323,7 +323,7 @@ async function restoreProject(
   { control, projects, servers }: BackupServices,
   chosen: ChosenProject,
   { fill, make, explain = (error) => error }: ProjectContents,
-  { placementRequest: place, signal }: RestoreOptions,
+  { placementRequest, signal }: RestoreOptions,
 ): Promise<Omit<RestoreDone['projects'][number], 'not_archived'>> {
   const { name, status, tokens } = chosen;
   let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [], damage: null };
@@ -335,7 +335,7 @@ async function restoreProject(
     await control.projects.adoptHistory(id, chosen, tokens);
     return status;
   };
-  await projects.restore(name, place, restoreInto, make);
+  await projects.restore(name, placementRequest, restoreInto, make);
   return { name, ...filled };
 }
 

@@ -1,11 +1,11 @@
 /** `cdp audit`: prints the audit log, the oldest entry first. */
 import { Command } from 'commander';
 import type { AuditResponse, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
-import type { AdminSocketClient } from './admin-client.js';
+import type { AdminSocketClient } from './admin-socket-client.js';
 import { tableLines } from './terminal/grid.js';
 import { printableJson } from './terminal/text.js';
 import { UsageError } from './exit.js';
-import { parseDuration, withAdminSocket } from './management.js';
+import { parseDuration, withAdminSocket } from './operator-commands.js';
 import { addSettings, DATABASE_SETTINGS } from './setting-flags.js';
 
 interface Options {

@@ -12,13 +12,13 @@ import {
   MAX_JOBS,
   type RestoreBody,
   type RestoreDone,
-} from '../contract/wire/operator.js';
+} from '../contract/wire/admin-socket.js';
 import { exists, withPrivateFolder } from '../files.js';
 import type { Config } from '../settings.js';
 import { abortOnSignals } from './signals.js';
 import { printable } from './terminal/text.js';
-import type { AdminSocketClient } from './admin-client.js';
-import { operatorOptions, withAdminSocket, type Labels, labelOption } from './management.js';
+import type { AdminSocketClient } from './admin-socket-client.js';
+import { operatorOptions, withAdminSocket, type Labels, labelOption } from './operator-commands.js';
 import { UsageError } from './exit.js';
 import { requireFolderOf } from './remote/user-files.js';
 import { print } from './terminal/output.js';

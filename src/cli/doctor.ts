@@ -2,11 +2,11 @@
 import { Command } from 'commander';
 import { messageOf } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
-import type { Finding, Health } from '../contract/wire/operator.js';
+import type { Finding, Health } from '../contract/wire/admin-socket.js';
 import { hasPostgres } from '../postgres.js';
 import { examineDisk } from '../engine/doctor/machine-findings.js';
 import type { SettingName } from '../settings.js';
-import { operatorOptions, WHERE_ELSE, withAdminSocket } from './management.js';
+import { operatorOptions, WHERE_ELSE, withAdminSocket } from './operator-commands.js';
 import { withProgramName } from './exit.js';
 import { DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 import { colored, printable } from './terminal/text.js';

@@ -5,10 +5,10 @@ import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/errors.js';
 import { isReady } from '../contract/projects.js';
 import type { Project, ProjectResponse, ProjectsResponse, RepairResponse } from '../contract/wire/projects.js';
-import type { ProjectLocation } from '../contract/wire/operator.js';
+import type { ProjectLocation } from '../contract/wire/admin-socket.js';
 import { tableLines } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
-import type { AdminSocketClient } from './admin-client.js';
+import type { AdminSocketClient } from './admin-socket-client.js';
 import {
   confirm,
   type Labels,
@@ -17,7 +17,7 @@ import {
   nowQuery,
   operatorAction,
   withAdminSocket,
-} from './management.js';
+} from './operator-commands.js';
 import { UsageError } from './exit.js';
 import { moveCommand, movesCommand } from './project-move.js';
 import { print, warn } from './terminal/output.js';

@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/errors.js';
 import type { PlannedMove, RebalanceResponse } from '../contract/wire/moves.js';
-import { operatorOptions, withAdminSocket } from './management.js';
+import { operatorOptions, withAdminSocket } from './operator-commands.js';
 import { moveAndWait, type MoveFlags, moveOptions, moveSettings } from './project-move.js';
 import { abortOnSignals } from './signals.js';
 import { tableLines } from './terminal/grid.js';

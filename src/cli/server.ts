@@ -13,8 +13,15 @@ import type {
   ServerResponse,
   ServersResponse,
 } from '../contract/wire/servers.js';
-import type { AdminSocketClient } from './admin-client.js';
-import { confirm, labelOption, type Labels, operatorOptions, operatorAction, withAdminSocket } from './management.js';
+import type { AdminSocketClient } from './admin-socket-client.js';
+import {
+  confirm,
+  labelOption,
+  type Labels,
+  operatorOptions,
+  operatorAction,
+  withAdminSocket,
+} from './operator-commands.js';
 import { UsageError } from './exit.js';
 import { countOf, findingLines } from './doctor.js';
 import { collect } from './remote/remote-options.js';

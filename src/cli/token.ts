@@ -12,9 +12,9 @@ import type {
   TokensResponse,
 } from '../contract/wire/tokens.js';
 import { tableLines } from './terminal/grid.js';
-import type { AdminSocketClient } from './admin-client.js';
+import type { AdminSocketClient } from './admin-socket-client.js';
 import { UsageError } from './exit.js';
-import { operatorOptions, nowQuery, operatorAction, parseDuration, withAdminSocket } from './management.js';
+import { operatorOptions, nowQuery, operatorAction, parseDuration, withAdminSocket } from './operator-commands.js';
 import { print } from './terminal/output.js';
 
 /** The path for admin tokens; tokens of all kinds are revoked there. */

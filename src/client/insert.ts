@@ -10,7 +10,7 @@ import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
 import { addImpact } from './impact.js';
 import { checkOptions, type Names } from './options.js';
-import { splitRefusedBatch } from './partition.js';
+import { splitRefusedBatch } from './batch-split.js';
 import type { Transport } from './transport.js';
 
 /** How to treat existing rows with the same key, and bad records. */

@@ -5,7 +5,7 @@
 export { batchEncoder, type BatchEncoder } from './batch/batch-encoder.js';
 export { readCell } from './batch/cell.js';
 export { checkRecords, type RecordCells } from './batch/check-records.js';
-export type { BatchColumn } from './batch/program.js';
+export type { BatchColumn } from './batch/table-layout.js';
 export type { EncodedBatch } from './batch/encoded-batch.js';
 export { readRecords, type RecordBatch as Records } from './batch/read-records.js';
 export { BufferList, GrowingBuffer, type OwnedBuffer } from './buffers.js';

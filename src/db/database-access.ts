@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index.js';
-import type { ProjectConnectionPool, PooledConnection } from '../tenancy/connections/connections.js';
+import type { ProjectConnectionPool, PooledConnection } from '../tenancy/connections/project-connection-pool.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { type ConnectionKind, isReader, runsFreeSql } from '../tenancy/connections/session-settings.js';
 import { fromPostgres, unavailable } from '../tenancy/postgres-errors.js';
@@ -12,7 +12,7 @@ import { projectMovingError } from '../tenancy/placement.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { PostgresServer } from '../tenancy/tenancy.js';
-import { abortReason, type RequestTimer, type Deadline, BackendRequest, type StopReason } from './timed-request.js';
+import { abortReason, type RequestTimer, type Deadline, BackendRequest, type StopReason } from './backend-request.js';
 import type { CorruptionLog } from './corruption-log.js';
 import { awaitPosition } from './position.js';
 import type { ServerCapacities } from './server-capacities.js';
@@ -21,7 +21,10 @@ import type { WaitBudget } from './wait-budget.js';
 import type { Growth, Quotas } from './quota.js';
 import type { RequestTrace, ChildSpan } from './trace.js';
 
-export type ConnectionWork<T> = (lease: PooledConnection, clock: RequestTimer) => Promise<T>;
+export type ConnectionWork<T> = (connection: PooledConnection, timer: RequestTimer) => Promise<T>;
+
+/** While a project is moved, the writer may not log in: `write-unless-fenced` is the reader's connection then. */
+export type RequestedConnection = Exclude<ConnectionKind, 'read'> | 'write-unless-fenced';
 
 /** A use of a project's database. */
 export interface ConnectionUse {
@@ -30,10 +33,7 @@ export interface ConnectionUse {
   readonly waitBudget: WaitBudget;
   /** The replica to read from, and the position that it must have reached; null: the server where the project lives. */
   readonly replica: { readonly at: Replica; readonly position: string | undefined } | null;
-  /**
-   * `read` means `write` unless the project is being moved: then the writer may not log in, and the reader does.
-   */
-  readonly connection: ConnectionKind;
+  readonly connection: RequestedConnection;
   readonly deadline: Deadline;
   /** Whether there is room has been checked before. */
   readonly growth: Growth;
@@ -43,7 +43,7 @@ export interface ConnectionUse {
 
 /** A connection, and everything to release after its use. */
 interface AcquiredConnection {
-  readonly lease: PooledConnection;
+  readonly connection: PooledConnection;
   readonly server: PostgresServer;
   readonly connections: ProjectConnectionPool;
   readonly call: ChildSpan | undefined;
@@ -108,31 +108,31 @@ export class DatabaseAccess {
   }
 
   private async attempt<T>(use: ConnectionUse, work: ConnectionWork<T>): Promise<T> {
-    const { lease, server, connections, call, release } = await this.acquire(use);
-    const { session } = lease;
+    const { connection, server, connections, call, release } = await this.acquire(use);
+    const { session } = connection;
     const answeredBefore = session.answeredCount;
-    const request = new BackendRequest(lease, use.deadline, server.watchdog, this.stops);
-    const unwatch = isReader(use.connection) ? null : this.quotas.watch(use.row, use.growth, request);
+    const request = new BackendRequest(connection, use.deadline, server.watchdog, this.stops);
+    const unwatch = isReader(connection.kind) ? null : this.quotas.watch(use.row, use.growth, request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
-      if (use.replica !== null) await awaitPosition(lease, request, use.replica.position);
-      const result = await work(lease, request);
+      if (use.replica !== null) await awaitPosition(connection, request, use.replica.position);
+      const result = await work(connection, request);
       call?.end();
       return result;
     } catch (cause) {
       const error = request.reasonOf(cause);
       call?.end(error);
       // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
-      if (isDenied(error)) lease.closeAfterUse();
+      if (isDenied(error)) connection.closeAfterUse();
       const unanswered = session.answeredCount === answeredBefore;
-      throw isConnectionEnd(error) && lease.reused && unanswered ? new DiedWhileIdle(error) : error;
+      throw isConnectionEnd(error) && connection.reused && unanswered ? new DiedWhileIdle(error) : error;
     } finally {
       this.running.delete(request);
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const cleaning = connections.release(lease);
+      const cleaning = connections.release(connection);
       if (cleaning !== null) await cleaning;
       if (ending === null) release();
       else void ending.then(release);
@@ -141,9 +141,9 @@ export class DatabaseAccess {
 
   /** Acquires the server first, so that its start occupies no slot, then a slot, then a connection. */
   private async acquire(use: ConnectionUse): Promise<AcquiredConnection> {
-    const { row, waitBudget, replica, connection, deadline, trace } = use;
+    const { row, waitBudget, replica, deadline, trace } = use;
     const { id, placement, isFenced } = row;
-    const kind = connection === 'read' && !isFenced ? 'write' : connection;
+    const kind = use.connection !== 'write-unless-fenced' ? use.connection : isFenced ? 'read' : 'write';
     if (isFenced && !isReader(kind)) throw projectMovingError();
     const at = replica?.at ?? null;
     const server = at?.server ?? this.servers.serverOf(placement);
@@ -163,9 +163,9 @@ export class DatabaseAccess {
       this.servers.requireUp(placement);
       call = trace?.startCall();
       await this.projects.upgradeIfNeeded(row);
-      const lease = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
-      if (server.watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
-      return { lease, server, connections, call, release };
+      const connection = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
+      if (server.watchdog.niceness?.shouldRecycle(connection.backend)) connection.closeAfterUse();
+      return { connection, server, connections, call, release };
     } catch (error) {
       call?.end(error);
       release();

@@ -4,7 +4,7 @@
  * disconnects.
  */
 import { EngineError } from '../contract/errors.js';
-import { endedWhileWaiting } from './timed-request.js';
+import { endedWhileWaiting } from './backend-request.js';
 import { type Checkable, PeriodicChecks } from './periodic-checks.js';
 import type { WaitBudget } from './wait-budget.js';
 

@@ -6,9 +6,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { fixed, PostgresError, type Session, SQLSTATE } from '../pg/index.js';
-import type { PooledConnection } from '../tenancy/connections/connections.js';
+import type { PooledConnection } from '../tenancy/connections/project-connection-pool.js';
 import type { PostgresServer } from '../tenancy/tenancy.js';
-import type { RequestTimer } from './timed-request.js';
+import type { RequestTimer } from './backend-request.js';
 
 /** Maximum wait for a replica to catch up. */
 const WAIT_MS = 300;
@@ -88,25 +88,25 @@ export function primaryMayAnswer(error: unknown): boolean {
  * @throws NotReplayed; ConnectionLost
  */
 export async function awaitPosition(
-  lease: PooledConnection,
-  clock: RequestTimer,
+  connection: PooledConnection,
+  timer: RequestTimer,
   position: string | undefined,
 ): Promise<void> {
-  if (lease.session.wasPromoted) {
-    lease.closeAfterUse();
+  if (connection.session.wasPromoted) {
+    connection.closeAfterUse();
     throw new NotReplayed('The replica was promoted');
   }
   if (position === undefined) return;
   // The wait does not count as time of the statement.
-  clock.pause();
+  timer.pause();
   for (const until = performance.now() + WAIT_MS; ; await sleep(CHECK_MS)) {
-    const replayed = await replayedBy(lease.session);
+    const replayed = await replayedBy(connection.session);
     if (areOnOneTimeline(replayed, position) && replayed >= position) break;
     if (!areOnOneTimeline(replayed, position) || performance.now() > until) {
       throw new NotReplayed('The replica has not replayed that far');
     }
   }
-  clock.resume();
+  timer.resume();
 }
 
 async function replayedBy(session: Session): Promise<string> {

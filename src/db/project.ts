@@ -5,11 +5,10 @@
 import type { Schema } from '../contract/schema.js';
 import type { Consistency } from '../contract/servers.js';
 import { BEGIN, PostgresError, ROLLBACK, type Statement } from '../pg/index.js';
-import type { ConnectionKind } from '../tenancy/connections/session-settings.js';
-import type { PooledConnection } from '../tenancy/connections/connections.js';
+import type { PooledConnection } from '../tenancy/connections/project-connection-pool.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import type { DatabaseAccess, ConnectionUse } from './database-access.js';
-import { type RequestTimer, type Deadline, queryTimeout } from './timed-request.js';
+import type { DatabaseAccess, ConnectionUse, RequestedConnection } from './database-access.js';
+import { type RequestTimer, type Deadline, queryTimeout } from './backend-request.js';
 import { DryRun } from './dry-run.js';
 import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
 import { positionOf, UNKNOWN_POSITION } from './position.js';
@@ -22,11 +21,8 @@ import { WaitBudget } from './wait-budget.js';
 interface UseOptions extends Partial<Pick<Deadline, 'timeoutMs' | 'timeoutError'>> {
   /** Aborted when the client disconnects, or with the EngineError that ends its request. */
   readonly signal: AbortSignal;
-  /**
-   * Default: `write`, the service's own work as the writer. `read` is the same, but while the project is moved the
-   * reader's, since the writer may not log in then.
-   */
-  readonly connection?: ConnectionKind;
+  /** Default: `write`, the service's own work as the writer. */
+  readonly connection?: RequestedConnection;
   /** Default: the trace of the request. */
   readonly trace?: RequestTrace | null | undefined;
 }
@@ -154,11 +150,11 @@ export class Project {
    * @throws EngineError overloaded, database_unavailable, the error of its time limit, and what the callback throws
    */
   read<T>(options: ReadOptions, work: (db: QueryRunner) => Promise<T>): Promise<T> {
-    const { preamble: begin = [] } = options;
-    return this.use(options, 'none', async (lease, clock) => {
-      const db = new QueryRunner(lease, clock, begin);
+    const { preamble = [] } = options;
+    return this.use(options, 'none', async (connection, timer) => {
+      const db = new QueryRunner(connection, timer, preamble);
       const value = await runAndClose(db, () => work(db));
-      if (lease.session.inTransaction) await lease.session.run([ROLLBACK], { reset: true });
+      if (connection.session.inTransaction) await connection.session.run([ROLLBACK], { reset: true });
       return value;
     });
   }
@@ -179,15 +175,15 @@ export class Project {
   }
 
   private async writeWithoutKey<T, A>(options: WriteOptions<A>, work: WriteWork<A, T>): Promise<T> {
-    const { growth = 'grows', begin = BEGIN, afterBegin: first = [] } = options;
+    const { growth = 'grows', begin = BEGIN, afterBegin = [] } = options;
     if (growth === 'grows') await this.requireRoom();
-    return this.use(options, growth, async (lease, clock) => {
+    return this.use(options, growth, async (connection, timer) => {
       const beginTransaction = async (): Promise<readonly Statement[]> => {
-        await this.dryRun?.begin(lease.session);
-        return [begin, ...first];
+        await this.dryRun?.begin(connection.session);
+        return [begin, ...afterBegin];
       };
-      const db = new QueryRunner(lease, clock, await beginTransaction(), beginTransaction);
-      return this.finishWrite(lease, clock, db, work, options);
+      const db = new QueryRunner(connection, timer, await beginTransaction(), beginTransaction);
+      return this.finishWrite(connection, timer, db, work, options);
     });
   }
 
@@ -198,15 +194,22 @@ export class Project {
     responseSchema: Schema<A>,
     work: WriteWork<A, T>,
   ): Promise<T | { response: A; replayed: true }> {
-    const { growth = 'grows', afterBegin: first = [] } = options;
-    return this.use(options, growth, async (lease, clock) => {
-      const { session } = lease;
+    const { growth = 'grows', afterBegin = [] } = options;
+    return this.use(options, growth, async (connection, timer) => {
+      const { session } = connection;
       try {
         const earlier = await claimKey(session, key, responseSchema);
         if (earlier === null) {
           // Checked only now: a repeat gets its response even without room.
           if (growth === 'grows') await this.requireRoom();
-          return await this.finishWrite(lease, clock, new QueryRunner(lease, clock, first), work, options, key);
+          return await this.finishWrite(
+            connection,
+            timer,
+            new QueryRunner(connection, timer, afterBegin),
+            work,
+            options,
+            key,
+          );
         }
         const { error } = await runCommit(session, [], [], [], { hasKey: true });
         if (error !== null) throw error;
@@ -220,21 +223,21 @@ export class Project {
 
   /** Runs the callback, and ends its transaction. */
   private async finishWrite<T, A>(
-    lease: PooledConnection,
-    clock: RequestTimer,
+    connection: PooledConnection,
+    timer: RequestTimer,
     db: QueryRunner,
     work: WriteWork<A, T>,
     options: WriteOptions<A>,
     key: IdempotencyKey | null = null,
   ): Promise<T> {
-    const { session } = lease;
+    const { session } = connection;
     const end = await runAndClose(db, () => work(db));
-    const after = new QueryRunner(lease, clock, []);
+    const after = new QueryRunner(connection, timer, []);
     if ('rollback' in end) {
       if (session.inTransaction) await session.run([ROLLBACK], { reset: options.reset ?? false });
       return end.rollback;
     }
-    if (!('afterRollback' in end)) return this.commit(lease, db.unsentPreamble, after, end, options, key);
+    if (!('afterRollback' in end)) return this.commit(connection, db.unsentPreamble, after, end, options, key);
     if (session.inTransaction) await after.rollback();
     return runAndClose(after, () => end.afterRollback(after)).catch((cause: unknown) => {
       throw commitError(session, cause);
@@ -250,7 +253,7 @@ export class Project {
     { session }: PooledConnection,
     preamble: readonly Statement[],
     after: QueryRunner,
-    { response, rows, beforeCommit: last = [], prepared = false, resultOf, onRefused }: CommitPlan<A, T>,
+    { response, rows, beforeCommit = [], prepared = false, resultOf, onRefused }: CommitPlan<A, T>,
     { reset = false, isIdempotent = false }: WriteOptions<A>,
     key: IdempotencyKey | null,
   ): Promise<T> {
@@ -259,8 +262,8 @@ export class Project {
     const options = { hasKey: key !== null, isIdempotent, prepared, reset };
     const { results, error } =
       dryRun === null
-        ? await runCommit(session, preamble, last, stored, options)
-        : await dryRun.end(session, preamble, last);
+        ? await runCommit(session, preamble, beforeCommit, stored, options)
+        : await dryRun.end(session, preamble, beforeCommit);
     if (error === null) {
       if (dryRun !== null && reset) await session.reset();
       return resultOf(results);
@@ -273,7 +276,7 @@ export class Project {
   private use<T>(
     options: UseOptions,
     growth: Growth,
-    work: (lease: PooledConnection, clock: RequestTimer) => Promise<T>,
+    work: (connection: PooledConnection, timer: RequestTimer) => Promise<T>,
   ): Promise<T> {
     const { row, waitBudget, replica } = this;
     const { connection = 'write', signal, timeoutMs = TIMEOUT_MS, trace = this.trace } = options;

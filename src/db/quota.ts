@@ -6,7 +6,7 @@
 import { quotaText, roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import type { RequestTimer } from './timed-request.js';
+import type { RequestTimer } from './backend-request.js';
 import { DiskUsage, type MeasureSize } from './disk-usage.js';
 
 /** Work that took longer may have written a lot: the size is measured again after it. */

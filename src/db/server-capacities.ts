@@ -1,7 +1,7 @@
 /** Slots and connections of each Postgres server. A server that hangs takes none from the others. */
 import { DEFAULT_SERVER, serverName } from '../contract/servers.js';
 import type { Log } from '../log.js';
-import { ProjectConnectionPool } from '../tenancy/connections/connections.js';
+import { ProjectConnectionPool } from '../tenancy/connections/project-connection-pool.js';
 import type { ProjectSessions } from '../tenancy/connections/project-session.js';
 import type { AddedServer, Placement } from '../tenancy/placement.js';
 import type { Replica } from '../tenancy/replicas.js';

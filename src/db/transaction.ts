@@ -23,9 +23,9 @@ import {
   type Statement,
   type Step,
 } from '../pg/index.js';
-import type { PooledConnection } from '../tenancy/connections/connections.js';
+import type { PooledConnection } from '../tenancy/connections/project-connection-pool.js';
 import { isReader } from '../tenancy/connections/session-settings.js';
-import type { RequestTimer } from './timed-request.js';
+import type { RequestTimer } from './backend-request.js';
 import type { Replayable } from './idempotency.js';
 
 /**
@@ -41,7 +41,7 @@ export class QueryRunner {
    * @param newPreamble called for another transaction. @returns statements that begin it
    */
   constructor(
-    private readonly lease: PooledConnection,
+    private readonly connection: PooledConnection,
     private readonly timer: RequestTimer,
     private preamble: readonly Statement[],
     private readonly newPreamble: () => Promise<readonly Statement[]> = () => Promise.resolve([]),
@@ -144,7 +144,7 @@ export class QueryRunner {
 
   /** Call this before the project's code may run: the session is reset before another request uses it. */
   resetAfterUse(): void {
-    this.lease.resetAfterUse();
+    this.connection.resetAfterUse();
   }
 
   /** @returns the error, if Postgres refused a statement and the session goes on @throws the error, if not */
@@ -155,7 +155,7 @@ export class QueryRunner {
 
   /** Whether the connection is lost or closed. */
   get hasLostConnection(): boolean {
-    return this.lease.session.closed;
+    return this.connection.session.closed;
   }
 
   get inTransaction(): boolean {
@@ -168,7 +168,7 @@ export class QueryRunner {
 
   /** Whether it is the reader's session. A project that is being moved has no other. */
   get isReader(): boolean {
-    return isReader(this.lease.kind);
+    return isReader(this.connection.kind);
   }
 
   /** Only for `Project`: the callback has returned or thrown. */
@@ -182,14 +182,14 @@ export class QueryRunner {
   }
 
   private takePreamble(): readonly Statement[] {
-    const { preamble: opening } = this;
+    const { preamble } = this;
     this.preamble = [];
-    return opening;
+    return preamble;
   }
 
   private get session(): Session {
     if (this.hasEnded) throw new Error('The transaction has ended');
-    return this.lease.session;
+    return this.connection.session;
   }
 }
 

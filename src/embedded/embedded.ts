@@ -1,7 +1,7 @@
 /** The embedded Postgres of a data folder: the control server, and a server for each project. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { memoized } from '../tasks.js';
+import { memoized } from '../promises.js';
 import { exists, removeFolder } from '../files.js';
 import { type Binaries, findBinaries, refuseOtherMajor } from './binaries.js';
 import { ProjectCgroups } from './cgroup.js';

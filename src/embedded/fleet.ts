@@ -19,7 +19,8 @@ import { Niceness } from './niceness.js';
 import { type Postmaster, startPostmaster } from './postmaster.js';
 import { parentOf } from './proc.js';
 import { endUser, findPostmasters, stopPostmaster } from './processes.js';
-import { ProjectAccounts, type UidRange, UidRegistry } from './project-accounts.js';
+import { ProjectAccounts, type UidRange } from './project-accounts.js';
+import { UidRegistry } from './uid-registry.js';
 import {
   ARCHIVE,
   ARCHIVE_SETTINGS,
@@ -154,8 +155,8 @@ export class Fleet {
   /** The number of servers that are running, starting or stopping. */
   get running(): number {
     return [...this.servers.values()].filter(
-      ({ state, countsTowardLimit: hasRoom }) =>
-        state === 'running' || state === 'stopping' || (state === 'starting' && hasRoom),
+      ({ state, countsTowardLimit }) =>
+        state === 'running' || state === 'stopping' || (state === 'starting' && countsTowardLimit),
     ).length;
   }
 

@@ -2,14 +2,13 @@
  * Gives each project's server its own user id, so that code in one server cannot access the files of another. All
  * installations on a machine that run as root share the ids, and a registry of them.
  */
-import { lstat, mkdir, readdir, readlink, rm, symlink } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
-import { exists, hasCode, namesIn } from '../files.js';
-import { memoized } from '../tasks.js';
-import { type Account, ownAccount } from './accounts.js';
-import { ownFolder, SYSTEM_FOLDER } from './embedded-folder.js';
+import { lstat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { namesIn } from '../files.js';
+import { type Account } from './accounts.js';
 import { runningUids } from './proc.js';
 import { ARCHIVE, PROJECTS } from './server-folder.js';
+import type { UidRegistry } from './uid-registry.js';
 
 export interface UidRange {
   readonly first: number;
@@ -84,63 +83,3 @@ export class ProjectAccounts {
     return [...(await ownersIn(PROJECTS, 'data')), ...(await ownersIn(ARCHIVE, ''))];
   }
 }
-
-// The user ids of projects' servers, of all installations on this machine that run as root: one link for each id, to
-// the folder of its server. The services cannot see the ids of each other in another way: idle servers have no
-// processes.
-
-export class UidRegistry {
-  /** False on a system that is read-only, such as a container's: what else runs there has another one. */
-  private readonly isWritable = memoized(async () => {
-    try {
-      await mkdir(dirname(dirname(this.folder)), { recursive: true });
-      await ownFolder(dirname(this.folder), 0o755, ownAccount());
-      await ownFolder(this.folder, 0o755, ownAccount());
-      return true;
-    } catch (error) {
-      if (hasCode(error, 'EROFS', 'EACCES', 'EPERM')) return false;
-      throw error;
-    }
-  });
-
-  /** @param folder its own, in one of the service */
-  constructor(private readonly folder = join(SYSTEM_FOLDER, 'uids')) {}
-
-  /** The ids that have been claimed, also by servers that no longer exist. */
-  async claimed(): Promise<ReadonlySet<number>> {
-    return new Set((await this.isWritable()) ? (await readdir(this.folder)).map(Number) : []);
-  }
-
-  /**
-   * @param server the folder of the server, which exists
-   * @returns false if the id belongs to another server that exists, or whose archive does
-   */
-  async claim(uid: number, server: string): Promise<boolean> {
-    if (!(await this.isWritable())) return true;
-    const link = join(this.folder, String(uid));
-    for (;;) {
-      try {
-        await symlink(server, link);
-        return true;
-      } catch (error) {
-        if (!hasCode(error, 'EEXIST')) throw error;
-      }
-      // Removed meanwhile: the loop tries again.
-      const holder = await readlink(link).catch(() => null);
-      if (holder === server) return true;
-      if (holder !== null && (await isUsed(holder))) return false;
-      await rm(link, { force: true });
-    }
-  }
-
-  /** Ends a claim, unless the server's archive is left. */
-  async release(uid: number, server: string): Promise<void> {
-    const link = join(this.folder, String(uid));
-    // Without a link there is no claim.
-    if ((await readlink(link).catch(() => null)) !== server || (await isUsed(server))) return;
-    await rm(link, { force: true });
-  }
-}
-
-const isUsed = async (server: string): Promise<boolean> =>
-  (await exists(server)) || exists(join(dirname(dirname(server)), ARCHIVE, basename(server)));

@@ -2,14 +2,14 @@
 import type { BackupServices } from '../backup/backup-services.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
-import type { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
+import type { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Authenticator } from './access/authenticate.js';
 import type { TokenRateLimiter } from './access/rate-limits.js';
 import type { Tokens } from './access/tokens.js';
 import type { AuditOrigin } from '../contract/audit.js';
 import type { Audit } from './audit/audit.js';
-import type { StopReason } from '../db/timed-request.js';
+import type { StopReason } from '../db/backend-request.js';
 import type { CorruptionLog } from '../db/corruption-log.js';
 import { LiveRequests } from './live-requests.js';
 import type { ServerCapacities } from '../db/server-capacities.js';
@@ -65,45 +65,18 @@ export interface EngineParts {
   readonly databaseAccess: DatabaseAccess;
   /** What the operations on projects' data share. */
   readonly services: OperationServices;
-  readonly archives: ArchiveWatch;
+  readonly archiveWatch: ArchiveWatch;
 }
 
-export class Engine implements EngineParts {
-  readonly live: LiveRequests;
-  readonly control: EngineParts['control'];
-  readonly servers: EngineParts['servers'];
-  readonly serverWatch: EngineParts['serverWatch'];
-  readonly projectDatabases: EngineParts['projectDatabases'];
-  readonly audit: EngineParts['audit'];
-  readonly projects: EngineParts['projects'];
-  readonly moves: EngineParts['moves'];
-  readonly tokens: EngineParts['tokens'];
-  readonly authenticator: EngineParts['authenticator'];
-  readonly tokenRate: EngineParts['tokenRate'];
-  readonly sessions: EngineParts['sessions'];
-  readonly serversFolder: EngineParts['serversFolder'];
-  readonly databaseAccess: EngineParts['databaseAccess'];
-  readonly services: EngineParts['services'];
-  readonly archives: EngineParts['archives'];
-
+/** Makes each part a field. */
+const Parts = class {
   constructor(parts: EngineParts) {
-    this.control = parts.control;
-    this.servers = parts.servers;
-    this.serverWatch = parts.serverWatch;
-    this.projectDatabases = parts.projectDatabases;
-    this.audit = parts.audit;
-    this.projects = parts.projects;
-    this.moves = parts.moves;
-    this.tokens = parts.tokens;
-    this.authenticator = parts.authenticator;
-    this.tokenRate = parts.tokenRate;
-    this.sessions = parts.sessions;
-    this.serversFolder = parts.serversFolder;
-    this.databaseAccess = parts.databaseAccess;
-    this.services = parts.services;
-    this.archives = parts.archives;
-    this.live = new LiveRequests(parts.authenticator);
+    Object.assign(this, parts);
   }
+} as new (parts: EngineParts) => EngineParts;
+
+export class Engine extends Parts {
+  readonly liveRequests = new LiveRequests(this.authenticator);
 
   /**
    * A caller's project for the operations of one request. Call this before reading the request's body.
@@ -154,24 +127,17 @@ export class Engine implements EngineParts {
         upgradeIfNeeded: (project) => projects.upgradeIfNeeded(project),
         tenanciesAt: (place) => projects.tenanciesAt(place),
         restore: (name, place, fill, make) => projects.restore(name, by, { place, fill, ...(make && { make }) }),
-        delete: (name) => this.deleteProject(name, by),
+        delete: (name) => projects.delete(name, by),
       },
       onCorruption: (projectName, place) => this.corruption.note(projectName, place),
       record: (operation, project) => audit.record(by, { operation, outcome: 'ok', project }),
     };
   }
 
-  /** Deletes a project, and everything this instance keeps for it. @param lostServer a server that will not come back */
-  async deleteProject(name: string, by: AuditOrigin, lostServer?: string): Promise<ProjectRow> {
-    const project = await this.projects.delete(name, by, lostServer);
-    this.databaseAccess.forget(project.id);
-    return project;
-  }
-
   async close(): Promise<void> {
     this.projects.close();
     this.serverWatch.close();
-    this.archives.close();
+    this.archiveWatch.close();
     await this.moves.close();
     await this.sessions?.close();
     this.databaseAccess.close();

@@ -1,7 +1,7 @@
 /** Assembles the engine on top of its Postgres servers. */
 import type { Log } from '../log.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
-import { AuditRows } from '../tenancy/control/audit-log.js';
+import { AuditRows } from '../tenancy/control/audit-rows.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ControlPool } from '../tenancy/control/control-pool.js';
 import { ControlDatabase } from '../tenancy/control/control.js';
@@ -11,10 +11,10 @@ import type { Placement } from '../tenancy/placement.js';
 import type { Embedded } from '../embedded/embedded.js';
 import type { FleetEvents } from '../embedded/fleet.js';
 import { OwnServerTenancy } from '../tenancy/own-server-tenancy.js';
-import { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
+import { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
-import { OwnDatabaseTenancy } from '../tenancy/shared-tenancy.js';
+import { OwnDatabaseTenancy } from '../tenancy/own-database-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
 import { type Rate, TokenRateLimiter, WrongTokenLimiter } from './access/rate-limits.js';
@@ -78,7 +78,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
     const services = await openControl(settings, pool, signal);
     const { control, projectDatabases, audit } = services;
     servers = services.servers;
-    const projects = new Projects(services);
+    const projects = new Projects(services, (projectId) => database.forget(projectId));
     await projects.unfinished.clear();
     const access = await openAccess(settings, services);
     const projectSessions = new ProjectSessions(servers, projectDatabases);
@@ -114,7 +114,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
         splitter: new Splitter(),
         quarantineDays: settings.quarantineDays,
       },
-      archives: new ArchiveWatch(servers, () => projects.list(), settings.log),
+      archiveWatch: new ArchiveWatch(servers, () => projects.list(), settings.log),
     });
   } catch (error) {
     // The first failure tells more than that of the cleanup.

@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import { isLoopback } from '../ip-address.js';
 import { isOwnHost, misdirected } from './edge/own-host.js';
 import { ErrorExit } from './response/error-exit.js';
-import { alive } from './api/operator-routes.js';
+import { alive } from './api/monitoring-routes.js';
 import { type ListenerSettings, createListener } from './listener.js';
 import { refuseOtherMethods } from './known-paths.js';
 import type { Metrics } from './observability/metrics.js';

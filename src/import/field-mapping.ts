@@ -70,11 +70,11 @@ export function mapFields(
 }
 
 /** The column of each field: one of the table with a like name, a name made of the field's, or the one of `rename`. */
-function nameColumns({ fields, firstRecords: first }: Scanned, table: Table | undefined, naming: MappingOptions) {
+function nameColumns({ fields, firstRecords }: Scanned, table: Table | undefined, naming: MappingOptions) {
   const { rename, keepNames: keep = false, snakeCase = false } = naming;
   // Without records, any text may be an id.
   const areIds = ({ inference, type }: Field): boolean =>
-    inference.isUuid || (first.length === 0 && (type ?? 'TEXT') === 'TEXT');
+    inference.isUuid || (firstRecords.length === 0 && (type ?? 'TEXT') === 'TEXT');
   const existing = table?.columns.map(({ name }) => name) ?? [];
   const spelled = fields.map(({ name }) => (snakeCase ? withWordsApart(name) : name));
   const hasIds = fields.some((field) => field.name.toLowerCase() === 'id' && areIds(field));

@@ -6,7 +6,7 @@ import { type ProjectTable, shownName } from '../backup/logical/snapshot.js';
 import { type Fragment, ident, literal, type Session, sql, trusted, withSession } from '../pg/index.js';
 import type { Placement } from '../tenancy/placement.js';
 import { belongsToProject } from '../tenancy/project-rights.js';
-import { roleLogin } from '../tenancy/credentials.js';
+import { roleLogin } from '../tenancy/role-login.js';
 import { type Tenancy, withServer } from '../tenancy/tenancy.js';
 
 /** Tables of the service with rows of the project: the responses by Idempotency-Key, the receipts and the quarantine. */

@@ -4,11 +4,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ident, type Session, sql } from '../pg/index.js';
-import { rolesAreLocked, type Placement } from '../tenancy/placement.js';
+import { rolesAreLocked, type Placement, type ProjectRole } from '../tenancy/placement.js';
 import { withMaintenanceLock } from '../tenancy/locks.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
-
-type Role = 'writer' | 'reader';
 
 const CHECK_MS = 50;
 
@@ -29,7 +27,12 @@ type IsStill = () => Promise<boolean>;
  * @returns false unless `isStill`, or if another process has lowered the fence meanwhile
  * @throws PostgresError, LockHeld; Error if the sessions do not end
  */
-export const raiseFence = (tenancy: Tenancy, placement: Placement, role: Role, isStill: IsStill): Promise<boolean> =>
+export const raiseFence = (
+  tenancy: Tenancy,
+  placement: Placement,
+  role: ProjectRole,
+  isStill: IsStill,
+): Promise<boolean> =>
   inDatabase(tenancy, placement, async (session) => {
     const [name, database] = [ident(placement[role]), ident(placement.database)];
     const isRaised = await locked(session, isStill, async () => {

@@ -83,7 +83,7 @@ export async function checkMove(services: MoveServices, row: ProjectRow, server:
     ...(target.found ?? []),
   ];
   const unreachable = replies.find((reply) => reply.unreachable !== null)?.unreachable ?? null;
-  return { row: row, to, bytes, obstacles, unreachable, sourceAnswers: source.found !== null };
+  return { row, to, bytes, obstacles, unreachable, sourceAnswers: source.found !== null };
 }
 
 async function warningsOf({ servers }: MoveServices, { placement }: ProjectRow, to: ServerRow): Promise<string[]> {
@@ -111,12 +111,12 @@ export function fallbackText(why: string, bytes: number | null): string {
 }
 
 /** @throws EngineError invalid_request naming the obstacles; database_unavailable if a server does not answer */
-export function requireNoObstacles({ row: project, to, obstacles, unreachable }: MoveCheck): void {
+export function requireNoObstacles({ row, to, obstacles, unreachable }: MoveCheck): void {
   if (unreachable !== null) throw unreachable;
   if (obstacles.length === 0) return;
   throw new EngineError(
     'invalid_request',
-    `The project "${project.name}" cannot move to ${to.name}: ${obstacles.join('; ')}`,
+    `The project "${row.name}" cannot move to ${to.name}: ${obstacles.join('; ')}`,
   );
 }
 

@@ -5,7 +5,7 @@
 import { CANCELABLE_STATES, type MoveMode, type MoveState } from '../contract/moves.js';
 import { serverName } from '../contract/servers.js';
 import { BEGIN, COMMIT, type Fragment, type Row, sql, trusted } from '../pg/index.js';
-import { type AuditRow, withEntry } from '../tenancy/control/audit-log.js';
+import { type AuditRow, withEntry } from '../tenancy/control/audit-rows.js';
 import type { ControlPool } from '../tenancy/control/control-pool.js';
 import { addedServerJson, withDates } from '../tenancy/control/control-rows.js';
 import { ACCEPTS_PROJECT } from '../tenancy/control/server-rows.js';

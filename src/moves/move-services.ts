@@ -1,11 +1,11 @@
 /** What moves need of the service. The engine hands it in. */
 import type { AuditOrigin } from '../contract/audit.js';
 import type { Log } from '../log.js';
-import type { AuditRow } from '../tenancy/control/audit-log.js';
+import type { AuditRow } from '../tenancy/control/audit-rows.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ServerRow } from '../tenancy/control/server-rows.js';
-import type { ProjectDatabaseSetup } from '../tenancy/project-databases.js';
+import type { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { MoveRows } from './move-rows.js';
 

@@ -9,7 +9,7 @@ import type { MoveState, Verification } from '../contract/moves.js';
 import { serverName } from '../contract/servers.js';
 import { serverRefOf, type ServerRows } from '../tenancy/control/server-rows.js';
 import { drain } from '../tenancy/drain.js';
-import type { Placement } from '../tenancy/placement.js';
+import type { Placement, ProjectRole } from '../tenancy/placement.js';
 import { serviceWork } from '../tenancy/postgres-errors.js';
 import { type ProjectDatabase, withServer } from '../tenancy/tenancy.js';
 import { copyDatabase, type CopyOptions, type CopyResult } from './copy.js';
@@ -172,7 +172,7 @@ class ProjectMove {
     if (!(await moveRows.switch(this.move, projectDatabases.schemaVersion, entry))) throw beingUndone();
   }
 
-  private async lockOut(role: 'writer' | 'reader', during: MoveState): Promise<void> {
+  private async lockOut(role: ProjectRole, during: MoveState): Promise<void> {
     this.signal.throwIfAborted();
     const { tenancy, placement } = this.source;
     const isStill = () => this.services.moveRows.isAt(this.move.id, during);

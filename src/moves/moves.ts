@@ -129,9 +129,9 @@ export class Moves {
     const { servers, projectNamed } = this.services;
     const check = await checkMove(this.services, await projectNamed(name), to);
     requireNoObstacles(check);
-    const { row: project, to: server } = check;
+    const { row, to: server } = check;
     const target = await servers.tenancyOf(serverRefOf(server)).newPlacement();
-    const move = { id, projectId: project.id, source: project.placement, target, mode };
+    const move = { id, projectId: row.id, source: row.placement, target, mode };
     const obstacle = await this.rows.insert(move);
     if (obstacle === 'moving') throw inUseElsewhere(name);
     if (obstacle === 'server') throw noServer({ server: to });

@@ -9,7 +9,7 @@ import { createSecureContext } from 'node:tls';
 import { Counts } from '../counts.js';
 import { networkOf } from '../ip-address.js';
 import type { Splitter } from '../engine/parser/splitter.js';
-import { classify } from '../engine/sessions/classify.js';
+import { classify } from '../engine/parser/classify-reader-text.js';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import type { PortSessions } from '../engine/sessions/sessions.js';

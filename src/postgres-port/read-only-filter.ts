@@ -13,7 +13,7 @@
  *
  * docs/decisions/0038-postgres-port.md explains why this is sufficient.
  */
-import type { Classification, Rejection } from '../engine/sessions/classify.js';
+import type { Classification, Rejection } from '../engine/parser/classify-reader-text.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import { literal } from '../pg/index.js';
 import { BACKEND, Framing, FRONTEND, MESSAGE_HEADER, parse, readStrings, simpleQuery } from '../pg/protocol.js';

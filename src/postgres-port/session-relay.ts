@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
-import type { Classification } from '../engine/sessions/classify.js';
+import type { Classification } from '../engine/parser/classify-reader-text.js';
 import { PostgresError } from '../pg/index.js';
 import { BACKEND, errorResponse, IDLE, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
 import { ReadOnlyFilter } from './read-only-filter.js';

@@ -1,7 +1,7 @@
 /** Waits for running transactions of a project that accepts no new requests. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fragment, sql } from '../pg/index.js';
-import type { Placement } from './placement.js';
+import { type Placement, PROJECT_ROLES, type ProjectRole } from './placement.js';
 import { unavailable, serviceWork } from './postgres-errors.js';
 import type { Tenancy } from './tenancy.js';
 
@@ -15,7 +15,7 @@ const CHECK_MS = 100;
 
 interface DrainOptions {
   /** The roles whose transactions to wait for. */
-  readonly roles?: readonly ('writer' | 'reader')[];
+  readonly roles?: readonly ProjectRole[];
   /** Milliseconds until they are terminated. */
   readonly maxMs?: number;
   /** If aborted, the wait ends. */
@@ -33,7 +33,7 @@ const END_MS = 30_000;
 export async function drain(
   tenancy: Tenancy,
   placement: Placement,
-  { roles = ['writer', 'reader'], maxMs = MAX_MS, signal }: DrainOptions = {},
+  { roles = PROJECT_ROLES, maxMs = MAX_MS, signal }: DrainOptions = {},
 ): Promise<void> {
   await sleep(NOTICED_MS);
   const transactions = transactionsOf(roles.map((role) => placement[role]));

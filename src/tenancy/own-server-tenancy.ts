@@ -9,8 +9,8 @@ import { Fleet, type FleetEvents, type SuperuserLogin } from '../embedded/fleet.
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
-import type { Placement } from './placement.js';
-import type { ProjectDatabaseSetup } from './project-databases.js';
+import type { Placement, ProjectRoleNames } from './placement.js';
+import type { ProjectDatabaseSetup } from './project-database-setup.js';
 import { rollBackPrepared } from './prepared-transactions.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
@@ -158,7 +158,7 @@ export class OwnServerTenancy implements Tenancy {
   }
 
   /** All projects with a server of their own have roles of the same names. */
-  keepsRoleNames({ writer, reader }: Pick<Placement, 'writer' | 'reader'>): boolean {
+  keepsRoleNames({ writer, reader }: ProjectRoleNames): boolean {
     return writer === PLACEMENT.writer && reader === PLACEMENT.reader;
   }
 

@@ -19,6 +19,13 @@ export interface Placement {
   readonly ownSchemas: boolean;
 }
 
+/** The roles of every project. */
+export const PROJECT_ROLES = ['writer', 'reader'] as const;
+export type ProjectRole = (typeof PROJECT_ROLES)[number];
+
+/** Their names on the server. */
+export type ProjectRoleNames = Pick<Placement, ProjectRole>;
+
 /** A server that the operator has added to the installation. */
 export interface AddedServer {
   /** The source of its URL: `env:NAME` or `file:PATH`. */

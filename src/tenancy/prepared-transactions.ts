@@ -5,7 +5,7 @@
 import { literal, PostgresError, type Session, sql, withSession, SQLSTATE } from '../pg/index.js';
 import type { Placement } from './placement.js';
 import { resetRoles } from './project-rights.js';
-import { roleLogin } from './credentials.js';
+import { roleLogin } from './role-login.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './postgres-errors.js';
 import type { Tenancy } from './tenancy.js';

@@ -6,7 +6,7 @@
 import { type Fragment, ident, join, type Session, sql, trusted } from '../pg/index.js';
 import { areInstalled } from './extensions.js';
 import { grantOwnSchemas } from './own-schemas.js';
-import type { Placement } from './placement.js';
+import type { Placement, ProjectRoleNames } from './placement.js';
 
 /**
  * Creates missing roles of a project, with the service as their member.
@@ -31,7 +31,7 @@ export async function ensureRoles(
  * versions give it to nobody. In both of these cases the service grants it to itself, because it may lose the superuser
  * attribute, or the server may be upgraded.
  */
-async function joinRoles(session: Session, { writer, reader }: Pick<Placement, 'writer' | 'reader'>): Promise<void> {
+async function joinRoles(session: Session, { writer, reader }: ProjectRoleNames): Promise<void> {
   const [needsAdminOption] = await session.row(
     sql`SELECT rolsuper OR current_setting('server_version_num')::integer < 160000
         FROM pg_roles WHERE rolname = current_user`,

@@ -6,7 +6,7 @@ import { CitusTenancy } from './citus-tenancy.js';
 import { unavailable } from './postgres-errors.js';
 import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
-import { OwnDatabaseTenancy } from './shared-tenancy.js';
+import { OwnDatabaseTenancy } from './own-database-tenancy.js';
 import type { PostgresServer, Tenancy } from './tenancy.js';
 import type { Provisioning } from './tenancy-by-address.js';
 import { hasOtherUrl, urlAt } from './server-url.js';

@@ -9,7 +9,7 @@ import { ADVISORY_LOCKS, takeAdvisoryLock } from './locks.js';
 import type { ProjectRow } from './control/control-rows.js';
 import type { Credentials } from './credentials.js';
 import type { AddedServer, Placement } from './placement.js';
-import type { ProjectDatabaseSetup } from './project-databases.js';
+import type { ProjectDatabaseSetup } from './project-database-setup.js';
 import { serverMajor } from './server-facts.js';
 import { SERVICE_POOL_SIZE, withServiceSession } from './service-pool.js';
 import { serviceWork } from './postgres-errors.js';

@@ -5,12 +5,12 @@
  * with its projects, so that nobody has to know which one it is.
  */
 import type { EngineError } from '../contract/errors.js';
-import { memoized } from '../tasks.js';
+import { memoized } from '../promises.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { CircuitBreaker } from './health/circuit-breaker.js';
 import { StaleConnections } from './health/stale-connections.js';
 import { BackendControl } from './connections/watchdog.js';
-import type { Placement } from './placement.js';
+import type { Placement, ProjectRoleNames } from './placement.js';
 import { serverMajor } from './server-facts.js';
 import { servicePool, withServiceSession } from './service-pool.js';
 import type { Fleet } from '../embedded/fleet.js';
@@ -114,7 +114,7 @@ interface RoleRules {
   /** Hides information about other projects that Postgres shows in a project's database. Can be repeated. */
   hideOthers(session: Session): Promise<void>;
   /** Whether a project that comes from this place keeps the names of its roles. */
-  keepsRoleNames(from: Pick<Placement, 'writer' | 'reader'>): boolean;
+  keepsRoleNames(from: ProjectRoleNames): boolean;
   /**
    * Those of the roles that exist there, besides those of projects.
    * @param names and result: as quote_ident writes them

@@ -8,8 +8,8 @@ import { backup } from '../../src/backup/backup.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { examineArchives } from '../../src/engine/doctor/doctor.js';
-import type { ProjectLocation } from '../../src/contract/wire/operator.js';
-import { ADMIN_SOCKET_ROUTES } from '../../src/http/api/local-routes.js';
+import type { ProjectLocation } from '../../src/contract/wire/admin-socket.js';
+import { ADMIN_SOCKET_ROUTES } from '../../src/http/api/admin-socket-routes.js';
 import type { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
 import { makeFolder } from '../support/folder.js';
 import { startOwnService, type TestProject, type TestService } from '../support/service.js';
@@ -47,12 +47,12 @@ async function writeMuch(project: TestProject): Promise<void> {
 
 /** What operators see of the archive of this project. */
 async function seen({ id, name }: TestProject) {
-  await service.engine.archives.check();
+  await service.engine.archiveWatch.check();
   const findings = (await examineArchives(service.engine)).map(({ subject, health }) => [subject, health].join(' '));
   const ready = (await service.call('GET', '/readyz')).body;
   const metrics = (await service.call('GET', '/metrics')).text;
   return {
-    failure: service.engine.archives.states.get(id)?.failure,
+    failure: service.engine.archiveWatch.states.get(id)?.failure,
     doctor: findings.includes(`archive of ${name} problem`),
     ready: [ready.message, (ready.archives as string[] | undefined)?.includes(name) ?? false],
     metric: Number(/^cdp_archives_failing (\d+)$/m.exec(metrics)?.[1]) > 0,
@@ -77,7 +77,7 @@ it('a folder into which Postgres cannot write is seen by all, at once, and its r
   chmodSync(archive, 0o500);
   await writeMuch(project);
   await expect.poll(() => seen(project), { timeout: 120_000, interval: 500 }).toEqual(FAILING);
-  expect((await service.engine.archives.check()).get(project.id)).toMatchObject({
+  expect((await service.engine.archiveWatch.check()).get(project.id)).toMatchObject({
     failure: `Postgres cannot write to ${archive}`,
     waiting: readdirSync(status).filter((name) => name.endsWith('.ready')).length,
   });
@@ -104,7 +104,7 @@ it('a file in place of the folder is seen at once, and segments that wait of a s
   const [before] = [new Date(Date.now() - 600_000)];
   for (const name of ready) utimesSync(join(status, name), before, before);
   expect(await seen(project)).toEqual({ ...FAILING, failure: 'its server ended before it was done' });
-  expect((await service.engine.archives.check()).get(project.id)).toMatchObject({
+  expect((await service.engine.archiveWatch.check()).get(project.id)).toMatchObject({
     waiting: ready.length,
     since: before,
   });
@@ -119,13 +119,13 @@ it('one project whose files cannot be read hides no other', async () => {
   // A link to itself cannot be followed.
   symlinkSync(status, status);
   rmSync(archive, { recursive: true });
-  const states = await service.engine.archives.check();
+  const states = await service.engine.archiveWatch.check();
   expect(states.get(project.id)?.failure).toBe(`there is no folder ${archive}`);
   expect(states.get(other.id)?.failure).toMatch(/ELOOP/);
   rmSync(status);
   renameSync(`${status}.away`, status);
   mkdirSync(archive);
-  for (const { name } of [project, other]) await service.engine.deleteProject(name, BY_ITSELF);
+  for (const { name } of [project, other]) await service.engine.projects.delete(name, BY_ITSELF);
 });
 
 async function save(name: string, project: string) {
@@ -173,7 +173,7 @@ it('a restored project is archived again, and a copy of it is not; both are said
     'archived-copy: NOT ARCHIVED, unlike the original: cdp project archive archived-copy on archives the write-ahead log of this copy, too',
   );
   expect(await fleet().archivesWal(await idOf('archived-copy'))).toBe(false);
-  for (const one of [name, plain.name]) await service.engine.deleteProject(one, BY_ITSELF);
+  for (const one of [name, plain.name]) await service.engine.projects.delete(one, BY_ITSELF);
   expect(await load(files[0])).toContain(
     `${name}: its write-ahead log is archived again. Make a backup: only a new one can be restored to a later moment`,
   );
@@ -191,7 +191,7 @@ it('a restored project that cannot be archived again is complete, and the result
   const { project } = await archived();
   const { name } = project;
   const file = await save('unarchivable.cdp', name);
-  await service.engine.deleteProject(name, BY_ITSELF);
+  await service.engine.projects.delete(name, BY_ITSELF);
   const { archives } = fleet();
   const aside = `${archives}.aside`;
   renameSync(archives, aside);

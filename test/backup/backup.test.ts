@@ -195,7 +195,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(await describeProject(source, 'copy')).toEqual(await describeProject(source, 'full'));
       const { id } = await source.engine.projects.get('copy');
       expect(await source.engine.tokens.list(id)).toEqual([]);
-      await source.engine.deleteProject('copy', BY_ITSELF);
+      await source.engine.projects.delete('copy', BY_ITSELF);
     });
 
     it('leaves nothing to repair, also for a project that may not create schemas', async () => {
@@ -226,9 +226,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         const { projects } = await load(target, file, { projectName: 'names', as: 'names-new' });
         expect(projects).toMatchObject([{ left_out: [] }]);
         expect(await describeProject(target, 'names-new')).toEqual(before);
-        await target.engine.deleteProject('names-new', BY_ITSELF);
+        await target.engine.projects.delete('names-new', BY_ITSELF);
       }
-      await source.engine.deleteProject('names', BY_ITSELF);
+      await source.engine.projects.delete('names', BY_ITSELF);
     });
 
     it('restores the quarantine of a dump whose version had it as a table', async () => {
@@ -257,7 +257,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const restored = await target.found('old-quarantine');
       expect(await restored.rows(records)).toEqual(before);
       expect(await restored.rows('SELECT count(*) AS n FROM _cdp.quarantined')).toEqual([{ n: 2 }]);
-      await source.engine.deleteProject('old-quarantine', BY_ITSELF);
+      await source.engine.projects.delete('old-quarantine', BY_ITSELF);
     });
 
     it('restores only the missing projects of several, and nothing if none is missing', async () => {
@@ -286,7 +286,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       });
       const { projects } = await load(target, name, { projectName: 'full', as: 'first' });
       expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
-      await target.engine.deleteProject('first', BY_ITSELF);
+      await target.engine.projects.delete('first', BY_ITSELF);
     });
 
     it('a revoked token stays revoked, and a token keeps its scope and expiry', async () => {
@@ -395,7 +395,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const service = await startWatched(server);
       try {
         await load(service, 'all.cdp', { projectName: 'small' });
-        await service.engine.deleteProject('small', BY_ITSELF);
+        await service.engine.projects.delete('small', BY_ITSELF);
         const { id } = await service.engine.projects.create('other');
         const [token] = (await source.engine.control.tokens.ofProject(small.id)) as [never];
         await service.engine.control.tokens.insert({ ...(token as object), projectId: id } as never, null);
@@ -496,8 +496,8 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         await refused(() => load(service, 'bad.cdp', { projectName: 'bad' }), /violates check constraint/, service);
       } finally {
         await service.close();
-        await source.engine.deleteProject('bad', BY_ITSELF);
-        await source.engine.deleteProject('good', BY_ITSELF);
+        await source.engine.projects.delete('bad', BY_ITSELF);
+        await source.engine.projects.delete('good', BY_ITSELF);
       }
     });
 
@@ -507,7 +507,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const create = `CREATE SCHEMA "_cdp b" AUTHORIZATION ${writer} CREATE VIEW v AS SELECT 1 AS n`;
       await onServer(server, (client) => client.query(create), database);
       await save(source, 'spaced.cdp', { projectName: 'spaced' });
-      await source.engine.deleteProject('spaced', BY_ITSELF);
+      await source.engine.projects.delete('spaced', BY_ITSELF);
       const loading = () =>
         load(target, 'spaced.cdp').catch((error: unknown) => Promise.reject(new Error(messageOf(error))));
       await refused(loading, /a schema cannot be called "_cdp b"/);
@@ -550,7 +550,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         expect((await readdir(folder)).filter((name) => name.startsWith('one.'))).toEqual([]);
         const as = `small-${jobs}`;
         expect((await load(target, `others-${jobs}.cdp`, { projectName: 'small', as })).projects).toHaveLength(1);
-        await source.engine.deleteProject('stubborn', BY_ITSELF);
+        await source.engine.projects.delete('stubborn', BY_ITSELF);
       },
     );
 
@@ -567,7 +567,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await sly.rows(using);
       await who(`RAISE EXCEPTION 'ran as % of %', current_user, session_user;`);
       await save(source, `sly-${using.length}.cdp`, { projectName: 'sly' });
-      await source.engine.deleteProject('sly', BY_ITSELF);
+      await source.engine.projects.delete('sly', BY_ITSELF);
       await expect(load(source, `sly-${using.length}.cdp`)).rejects.toThrow(/ran as (w_[0-9a-f]{20}) of \1/);
     });
 
@@ -591,9 +591,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         const { projects, left_out: leftOut } = await save(source, file);
         expect(leftOut).toEqual([]);
         expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
-        await source.engine.deleteProject('sly-count', BY_ITSELF);
+        await source.engine.projects.delete('sly-count', BY_ITSELF);
         expect((await load(source, file, { projectName: 'sly-count' })).projects[0]?.tables).toEqual(tables);
-        await source.engine.deleteProject('sly-count', BY_ITSELF);
+        await source.engine.projects.delete('sly-count', BY_ITSELF);
       },
     );
 
@@ -630,7 +630,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
           timeout: 60_000,
         });
         expect((await readdir(folder)).filter((name) => name.startsWith('held.'))).toEqual([]);
-        await source.engine.deleteProject('held', BY_ITSELF);
+        await source.engine.projects.delete('held', BY_ITSELF);
       },
     );
 
@@ -644,7 +644,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await project.rows('CREATE MATERIALIZED VIEW v AS SELECT slow() AS a');
       await slow('PERFORM pg_sleep(100000);');
       await save(source, 'endless.cdp', { projectName: 'endless' });
-      await source.engine.deleteProject('endless', BY_ITSELF);
+      await source.engine.projects.delete('endless', BY_ITSELF);
       await abortedAt(`query LIKE 'REFRESH MATERIALIZED VIEW %'`, (ending) =>
         load(source, 'endless.cdp', { projectName: 'endless', signal: ending }),
       );
@@ -659,7 +659,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await spoiled.rows(`ALTER ROLE CURRENT_USER SET statement_timeout = 1`);
       const { projects } = await save(source, 'spoiled.cdp', { projectName: 'spoiled' });
       expect(projects).toMatchObject([{ tables: [{ name: 't', rows: 0 }] }]);
-      await source.engine.deleteProject('spoiled', BY_ITSELF);
+      await source.engine.projects.delete('spoiled', BY_ITSELF);
     });
 
     it('refuses a grant to a role that does not exist on the target, and restores nothing of the project', async () => {
@@ -667,7 +667,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const project = await source.project('grants');
       await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
       await save(source, 'grants.cdp', { projectName: 'grants' });
-      await source.engine.deleteProject('grants', BY_ITSELF);
+      await source.engine.projects.delete('grants', BY_ITSELF);
       await onServer(server, (client) => client.query('DROP ROLE cdp_test_stranger'));
       for (const file of ['grants.cdp', asEarlier('grants.cdp', 'grants')]) {
         await expect(load(target, file)).rejects.toThrow(/"cdp_test_stranger" does not exist/);
@@ -704,7 +704,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         expect({ settings: as === 'access-old' ? before.settings : settings, ...after }).toEqual(before);
         expect(await at(target, as, rowsSeen)).toEqual(seen);
       }
-      await source.engine.deleteProject('access', BY_ITSELF);
+      await source.engine.projects.delete('access', BY_ITSELF);
     });
   });
 });
@@ -733,7 +733,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
       const project = await service.project('plain');
       await project.rows('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)');
       await save(service, 'lowly.cdp');
-      await service.engine.deleteProject('plain', BY_ITSELF);
+      await service.engine.projects.delete('plain', BY_ITSELF);
       const { projects, failed } = await load(service, 'lowly.cdp');
       expect(failed).toEqual([]);
       expect(projects).toMatchObject([{ name: 'plain', tables: [{ name: 't', rows: 2 }] }]);

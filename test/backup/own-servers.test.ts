@@ -152,7 +152,7 @@ describe('works', () => {
     await save('deleted.cdp', project.name);
     await expect(load('deleted.cdp')).rejects.toMatchObject({ code: 'unique_violation' });
     expect(await numbers(project.name)).toEqual([1, 2]);
-    await service.engine.deleteProject(project.name, BY_ITSELF);
+    await service.engine.projects.delete(project.name, BY_ITSELF);
     // As in a data folder that no service was started on.
     await onServer(service.server, (client) => client.query('UPDATE cdp.instance SET welcomed_at = NULL'));
     await load('deleted.cdp');
@@ -180,7 +180,7 @@ describe('works', () => {
     expect(await numbers('at-that-time')).toEqual([1, 2]);
     const home = await tenancy().files.folderOf((await placementOf('at-that-time')).server);
     expect(readdirSync(home.data)).not.toContain('recovery-settings.conf');
-    await service.engine.deleteProject(project.name, BY_ITSELF);
+    await service.engine.projects.delete(project.name, BY_ITSELF);
     await load('before.cdp', { as: 'later', projectName: project.name, at });
     expect(await numbers('later')).toEqual([1, 2]);
   });

@@ -80,7 +80,7 @@ describe.runIf(hasCitus())('a project on Citus', () => {
     await save('all.cdp');
     const there = await citusServer(service, cluster);
     await load('busy.cdp', 'busy', there);
-    await service.engine.deleteProject('busy', BY_ITSELF);
+    await service.engine.projects.delete('busy', BY_ITSELF);
     const { projects } = await load('all.cdp', 'copied', there);
     expect(projects).toMatchObject([{ name: 'copied', left_out: [] }]);
     const copied = await service.found('copied');

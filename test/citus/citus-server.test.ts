@@ -7,7 +7,7 @@ import { CitusTenancy } from '../../src/tenancy/citus-tenancy.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { readMigrations } from '../../src/tenancy/migrations/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
-import { ProjectDatabaseSetup } from '../../src/tenancy/project-databases.js';
+import { ProjectDatabaseSetup } from '../../src/tenancy/project-database-setup.js';
 import { type CitusCluster, hasCitus, startCitus } from '../support/citus-cluster.js';
 import { connected } from '../support/postgres.js';
 import type { Connection } from '../support/throwaway-postgres.js';

@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Finding } from '../../src/contract/wire/operator.js';
+import type { Finding } from '../../src/contract/wire/admin-socket.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { smallDisk } from '../faults/support/disk.js';
 import { startAddedServer } from '../support/added-server.js';
@@ -221,7 +221,7 @@ describe('on the Postgres of a URL', () => {
       await eventually('the service has seen that it is back', () =>
         Promise.resolve(engine.serverWatch.states.every(({ isUp }) => isUp)),
       );
-      for (const project of projects) await engine.deleteProject(project.name, BY_ITSELF);
+      for (const project of projects) await engine.projects.delete(project.name, BY_ITSELF);
       expect(await engine.control.servers.remove('second', null)).toBe(true);
     } finally {
       await server.close();

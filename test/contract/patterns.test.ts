@@ -1,7 +1,7 @@
 /** The patterns in the schemas of requests: an error message describes in words what each allows. */
 import { expect, it } from 'vitest';
 import { patternInWords } from '../../src/contract/patterns.js';
-import { ADMIN_SOCKET_ROUTES } from '../../src/http/api/local-routes.js';
+import { ADMIN_SOCKET_ROUTES } from '../../src/http/api/admin-socket-routes.js';
 import { OPERATIONS } from '../../src/http/api/operations.js';
 
 const PATTERNS = [...OPERATIONS, ...ADMIN_SOCKET_ROUTES].flatMap(({ body, query }) => {

@@ -1,7 +1,7 @@
 /** Which request is admitted when a limited resource becomes free. */
 import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
-import { NEVER } from '../../src/db/timed-request.js';
+import { NEVER } from '../../src/db/backend-request.js';
 import { FairQueue } from '../../src/db/fair-queue.js';
 import { WaitBudget } from '../../src/db/wait-budget.js';
 

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
-import { NEVER } from '../../src/db/timed-request.js';
+import { NEVER } from '../../src/db/backend-request.js';
 import { WaitBudget } from '../../src/db/wait-budget.js';
 import { noLoad, Slots, type SlotLimits, type SlotClass } from '../../src/db/slots.js';
 

@@ -1,6 +1,6 @@
 /** How the work on a project's database begins and ends (src/db/transaction.ts, src/db/project.ts). */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { NEVER } from '../../src/db/timed-request.js';
+import { NEVER } from '../../src/db/backend-request.js';
 import type { Project } from '../../src/db/project.js';
 import { planCommit, commitError, type QueryRunner } from '../../src/db/transaction.js';
 import { ConnectionLost, type Session, sql } from '../../src/pg/index.js';

@@ -106,7 +106,7 @@ describe.each(markdownFiles())('%s', (file) => {
   });
 
   it('names only tests that exist', () => {
-    // Behind a path, names alone are of the same folder: `test/http/quota`, `byte-room`.
+    // Behind a path, names alone are of the same folder: `test/http/admin/quota`, `byte-room`.
     const named = [...markdown.matchAll(/`(test\/[\w./-]*)`((?:, `[\w-]+`)*)/g)].flatMap(([, path = '', more = '']) => [
       path,
       ...Array.from(more.matchAll(/[\w-]+/g), ([name]) => join(dirname(path), name)),

@@ -148,6 +148,6 @@ describe('CONTRIBUTING.md', () => {
   it('shows the declaration of the operation that a test adds', () => {
     const [, shown = ''] = /```ts\n([^]*?)```/.exec(read('CONTRIBUTING.md')) ?? [];
     expect(shown).not.toBe('');
-    expect(read('test/http/added-operation.test.ts')).toContain(shown);
+    expect(read('test/http/operations/added-operation.test.ts')).toContain(shown);
   });
 });

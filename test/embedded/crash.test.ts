@@ -202,7 +202,7 @@ describe('a server that does not start', () => {
     await writeFile(join(shop.folder, 'local.conf'), "hot_standby = off\nrestore_command = 'false'\n");
     const waiting = shop.sql('SELECT 1');
     await eventually('it recovers', () => shop.pid());
-    await stage.service.engine.deleteProject('shop', BY_ITSELF);
+    await stage.service.engine.projects.delete('shop', BY_ITSELF);
     expect((await waiting).status).toBeGreaterThanOrEqual(400);
     expect(await processesOf(shop.folder, shop.server)).toEqual([]);
   });

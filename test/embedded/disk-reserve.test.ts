@@ -61,7 +61,7 @@ it('stops the growing project, refuses it for a while and names it in the log; t
     expect(grew()).toHaveLength(1);
     await stage.service.engine.projects.setQuota('modest', 1_000_000_000, BY_ITSELF);
     expect((await fetch(`${stage.service.url}/readyz`)).status).toBe(200);
-    await stage.service.engine.deleteProject('greedy', BY_ITSELF);
+    await stage.service.engine.projects.delete('greedy', BY_ITSELF);
     await eventually(
       'there is room again',
       async () => (await modest.sql("INSERT INTO t VALUES ('here')")).status === 200,

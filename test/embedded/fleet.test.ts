@@ -175,7 +175,7 @@ describe('deleting a project', () => {
     await shop.sql('SELECT 1');
     const pid = await shop.pid();
     const running = shop.sql('SELECT pg_sleep(100)');
-    await stage.service.engine.deleteProject('shop', BY_ITSELF);
+    await stage.service.engine.projects.delete('shop', BY_ITSELF);
     expect((await running).status).not.toBe(200);
     expect(pid).toBeGreaterThan(0);
     expect(stage.running()).toBe(0);

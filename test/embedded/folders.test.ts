@@ -3,7 +3,8 @@ import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { runsAsRoot, ownAccount, run } from '../../src/embedded/accounts.js';
-import { ProjectAccounts, UidRegistry } from '../../src/embedded/project-accounts.js';
+import { ProjectAccounts } from '../../src/embedded/project-accounts.js';
+import { UidRegistry } from '../../src/embedded/uid-registry.js';
 import { SYSTEM_FOLDER } from '../../src/embedded/embedded-folder.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import {
@@ -87,7 +88,7 @@ describe('a server', () => {
     const config = await readFile(join(dataDir, 'postgres/projects', placement.server, 'postgresql.conf'), 'utf8');
     const folder = /unix_socket_directories = '"(\/tmp\/cdp-.*)"'/.exec(config)?.[1] ?? '';
     expect(await modeOf(folder)).toBe(0o700);
-    await engine.deleteProject('shop', BY_ITSELF);
+    await engine.projects.delete('shop', BY_ITSELF);
     await expect(lstat(folder)).rejects.toThrow('ENOENT');
     await stage.close();
     await rm(join(folder, '../../..'), { recursive: true });
@@ -143,7 +144,7 @@ if (runsAsRoot()) {
 
       await expect(stage.project('c'), 'the range is used up').rejects.toThrow();
       expect(await controlRows(stage.dataDir, 'SELECT 1 FROM cdp.projects WHERE name = $$c$$')).toEqual([]);
-      await stage.service.engine.deleteProject('a', BY_ITSELF);
+      await stage.service.engine.projects.delete('a', BY_ITSELF);
       const { folder } = await stage.project('d');
       expect((await lstat(join(folder, 'data'))).uid).toBe(own);
     });

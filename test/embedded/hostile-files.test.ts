@@ -225,7 +225,7 @@ describe('a project', () => {
   it.each(['mkfifo', 'ln -s /dev/zero', 'mkdir'])('can be deleted with a lock file made by %s', async (make) => {
     await stop();
     execFileSync('/bin/sh', ['-c', `${make} "$1"`, 'sh', join(shop.folder, 'data/postmaster.pid')]);
-    await stage.service.engine.deleteProject('shop', BY_ITSELF);
+    await stage.service.engine.projects.delete('shop', BY_ITSELF);
     expect(await exists(shop.folder)).toBe(false);
   });
 
@@ -237,7 +237,7 @@ describe('a project', () => {
     const start = (as: number) => spawn('sleep', ['600'], { uid: as, gid: as, cwd: '/' });
     const [own, neighbor] = [start(uid), start((await lstat(join(other.folder, 'data'))).uid)];
     const ended = once(own, 'exit');
-    await stage.service.engine.deleteProject('shop', BY_ITSELF);
+    await stage.service.engine.projects.delete('shop', BY_ITSELF);
     expect(await ended).toEqual([null, 'SIGKILL']);
     expect(neighbor.exitCode ?? neighbor.signalCode).toBeNull();
     expect((await other.sql('SELECT 7 AS n')).body.rows).toEqual([{ n: 7 }]);
@@ -251,7 +251,7 @@ describe('a project', () => {
     const server = spawn('sh', ['-c', elsewhere], { uid, gid: uid, cwd: '/' });
     const isThere = async () => (await processes()).some(({ pid, command }) => pid === server.pid && command !== '');
     await eventually('it runs', isThere);
-    await stage.service.engine.deleteProject('shop', BY_ITSELF);
+    await stage.service.engine.projects.delete('shop', BY_ITSELF);
     expect(await isThere()).toBe(true);
     expect(await exists(shop.folder)).toBe(false);
     server.kill('SIGKILL');

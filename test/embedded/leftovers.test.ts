@@ -147,7 +147,7 @@ describe('deleting a project', () => {
     process.kill((await shop.pid()) ?? 0, 'SIGKILL');
     await eventually('its end is noticed', () => Promise.resolve(stage.running() === 0));
 
-    await stage.service.engine.deleteProject('shop', BY_ITSELF);
+    await stage.service.engine.projects.delete('shop', BY_ITSELF);
     expect(await exists(shop.folder)).toBe(false);
     expect(await processesOf(shop.folder, shop.server)).toEqual([]);
     await stage.close();

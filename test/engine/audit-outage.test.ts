@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { Audit } from '../../src/engine/audit/audit.js';
-import { AuditRows, type AuditRow } from '../../src/tenancy/control/audit-log.js';
+import { AuditRows, type AuditRow } from '../../src/tenancy/control/audit-rows.js';
 import type { Pool } from '../../src/pg/index.js';
 import { makeFolder } from '../support/folder.js';
 import { withClient } from '../support/with-client.js';

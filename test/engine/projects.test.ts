@@ -135,7 +135,7 @@ it('a deleted project keeps no connection, not even one whose end goes unnoticed
     expect(opened?.session.closed).toBe(false);
     // As where the network has swallowed what Postgres says of its end.
     opened?.session.pause();
-    await service.engine.deleteProject('connected', BY_ITSELF);
+    await service.engine.projects.delete('connected', BY_ITSELF);
     expect(opened?.session.closed).toBe(true);
   } finally {
     open.mockRestore();
@@ -148,7 +148,7 @@ describe('many concurrent creations', () => {
     const made = await Promise.all(names.map((name) => service.project(name)));
     const databases = await Promise.all(made.map((project) => project.rows('SELECT current_database() AS name')));
     expect(new Set(databases.map(([row]) => row?.name)).size).toBe(8);
-    await Promise.all(names.map((name) => service.engine.deleteProject(name, BY_ITSELF)));
+    await Promise.all(names.map((name) => service.engine.projects.delete(name, BY_ITSELF)));
     const left = (await projects().list()).map(({ name }) => name);
     expect(left.filter((name) => name.startsWith('parallel-'))).toEqual([]);
   });
@@ -182,7 +182,7 @@ describe('a deleted project', () => {
     await project.table('kept', { n: 'INTEGER' });
     const placement = (await projects().get('short-lived')).placement;
     expect((await remains(placement)).length).toBe(3);
-    await service.engine.deleteProject('short-lived', BY_ITSELF);
+    await service.engine.projects.delete('short-lived', BY_ITSELF);
     expect(await remains(placement)).toEqual([]);
     expectFailure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
 
@@ -196,16 +196,16 @@ describe('a deleted project', () => {
     const project = await service.project('in-use');
     const running = project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(30)' } });
     await until(() => runningRequests(service) > 0, 5_000);
-    await service.engine.deleteProject('in-use', BY_ITSELF);
+    await service.engine.projects.delete('in-use', BY_ITSELF);
     expect([401, 403]).toContain((await running).status);
     expect(await rowOf('in-use')).toBe(null);
   });
 
   it('cannot be deleted twice, nor one that never existed', async () => {
     await service.project('once');
-    await service.engine.deleteProject('once', BY_ITSELF);
-    await expect(service.engine.deleteProject('once', BY_ITSELF)).rejects.toMatchObject({ code: 'not_found' });
-    await expect(service.engine.deleteProject('never', BY_ITSELF)).rejects.toMatchObject({ code: 'not_found' });
+    await service.engine.projects.delete('once', BY_ITSELF);
+    await expect(service.engine.projects.delete('once', BY_ITSELF)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(service.engine.projects.delete('never', BY_ITSELF)).rejects.toMatchObject({ code: 'not_found' });
   });
 });
 

@@ -1,7 +1,7 @@
 /**
  * A hostile project leaves nothing in its connections and cannot disable the service for itself: later requests work as
  * before, or say clearly what the project did to itself, and never get a 500 (contract C13.11). The single steps are
- * in test/http/sql-leaves-nothing.test.ts; these tests sweep over all settings, over everything that may shadow names
+ * in test/http/sql/sql-leaves-nothing.test.ts; these tests sweep over all settings, over everything that may shadow names
  * of the catalog, and over all code that an insert may run.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -35,7 +35,7 @@ async function expectOrder(project: TestProject, readToken: string): Promise<voi
 const SESSION = `SELECT json_object_agg(name, setting ORDER BY name) AS settings, current_user = session_user AS own,
   current_setting('my.trace', true) AS trace, pg_my_temp_schema()::text AS temp FROM pg_settings`;
 
-/** They would end the very statement that sets them; test/http/sql-leaves-nothing.test.ts has them one by one. */
+/** They would end the very statement that sets them; test/http/sql/sql-leaves-nothing.test.ts has them one by one. */
 const SELF_DEFEATING = `('exit_on_error', 'statement_timeout', 'transaction_timeout')`;
 
 /** Each setting that a role may set, to an end of its range; what Postgres refuses is left out. */

@@ -19,7 +19,7 @@ import { type Question, questions, statementsOf } from './introspection/question
 const WITH_TABLE = ['columns', 'tables', 'table_privileges', 'column_privileges', 'role_table_grants'];
 const TO_OWNER = ['table_constraints', 'constraint_column_usage', 'key_column_usage', 'constraint_table_usage'];
 
-/** Questions that a server by address refuses, since what it shares is closed (src/tenancy/shared-tenancy.sql). */
+/** Questions that a server by address refuses, since what it shares is closed (src/tenancy/own-database-tenancy.sql). */
 const CLOSED: Record<string, string[]> = {
   'psql.sql': ['\\d orders, the policies', '\\dp', '\\drg', '\\du', '\\du+', '\\l', '\\l+'],
   'orms.sql': [

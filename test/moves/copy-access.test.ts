@@ -4,7 +4,7 @@ import { copyDatabase } from '../../src/moves/copy.js';
 import { differentPolicies, policiesOf } from '../../src/backup/logical/policies.js';
 import { differentRights, rightsOf } from '../../src/backup/logical/rights.js';
 import { streamDatabase } from '../../src/moves/stream.js';
-import { NEVER } from '../../src/db/timed-request.js';
+import { NEVER } from '../../src/db/backend-request.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import type { Placement } from '../../src/tenancy/placement.js';

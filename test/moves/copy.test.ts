@@ -7,7 +7,7 @@ import { withServiceSession } from '../../src/tenancy/service-pool.js';
 import { copyDatabase, CopyDiffers, type CopyProgress } from '../../src/moves/copy.js';
 import { entriesOf } from '../../src/backup/logical/dump-entries.js';
 import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
-import { NEVER } from '../../src/db/timed-request.js';
+import { NEVER } from '../../src/db/backend-request.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import type { Tenancy } from '../../src/tenancy/tenancy.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';

@@ -35,7 +35,7 @@ beforeAll(async () => {
   home = (await service.engine.projects.get('shop')).placement;
   // The template is made for the first project of a server.
   const there = await service.project('first', 'eu-1');
-  await service.engine.deleteProject(there.name, BY_ITSELF);
+  await service.engine.projects.delete(there.name, BY_ITSELF);
 });
 
 afterAll(async () => {

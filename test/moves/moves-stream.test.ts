@@ -97,7 +97,7 @@ const leftThere = (): Promise<unknown[]> =>
 
 describe('from servers of their own', () => {
   beforeAll(() => open(startOwnService));
-  afterEach(() => service.engine.deleteProject(project.name, BY_ITSELF));
+  afterEach(() => service.engine.projects.delete(project.name, BY_ITSELF));
 
   it('loses and duplicates no answered write on the way there and back', async () => {
     await begin();
@@ -240,7 +240,7 @@ describe('from servers of their own', () => {
 
 describe('from a shared server', () => {
   beforeAll(() => open(startTestService));
-  afterEach(() => service.engine.deleteProject(project.name, BY_ITSELF));
+  afterEach(() => service.engine.projects.delete(project.name, BY_ITSELF));
 
   it('copies if the WAL of the server does not contain enough, and the plan says so in advance', async () => {
     await begin();

@@ -1,7 +1,7 @@
 /** Moves of projects between two servers with everything that they have, and what happens to a move that fails. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { NEVER } from '../../src/db/timed-request.js';
+import { NEVER } from '../../src/db/backend-request.js';
 import { sql } from '../../src/pg/index.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { EngineError } from '../../src/contract/errors.js';
@@ -53,7 +53,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     if (added.status !== 201) throw new Error(added.text);
   });
   afterAll(() => service.close());
-  afterEach(() => service.engine.deleteProject(project.name, BY_ITSELF));
+  afterEach(() => service.engine.projects.delete(project.name, BY_ITSELF));
 
   const begin = async (): Promise<void> => {
     project = await service.project(undefined, 'default');
@@ -211,7 +211,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       );
     });
     await set({ max_projects: null });
-    await service.engine.deleteProject(neighbour, BY_ITSELF);
+    await service.engine.projects.delete(neighbour, BY_ITSELF);
     expect(await obstacles()).toEqual([]);
   });
 
@@ -506,7 +506,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
         mode: 'copy',
       }),
     );
-    await service.engine.deleteProject(project.name, BY_ITSELF);
+    await service.engine.projects.delete(project.name, BY_ITSELF);
     expect(await leftThere()).toEqual([]);
     await begin();
   });

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { schemaEntries } from '../../src/moves/copy.js';
 import { catalogsOf, NotStreamable } from '../../src/moves/stream-obstacles.js';
 import { streamDatabase, visibleIn } from '../../src/moves/stream.js';
-import { NEVER } from '../../src/db/timed-request.js';
+import { NEVER } from '../../src/db/backend-request.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { withServiceSession } from '../../src/tenancy/service-pool.js';
 import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
@@ -131,7 +131,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     return async () => {
       // Whatever became of the stream.
       expect(await leftThere()).toEqual([]);
-      await service.engine.deleteProject(project.name, BY_ITSELF);
+      await service.engine.projects.delete(project.name, BY_ITSELF);
     };
   });
 

@@ -142,7 +142,7 @@ describe.each(stages)('on %s', (_name, start) => {
     expect(await refusedLogin(login(service, project))).toBe('28000');
     await service.engine.projects.setActive(project.name, true, BY_ITSELF);
     const second = await open(await project.seenAnew());
-    await service.engine.deleteProject(project.name, BY_ITSELF);
+    await service.engine.projects.delete(project.name, BY_ITSELF);
     expect(await ending(second)).toBe('57P01');
     expect(await refusedLogin(login(service, project))).toMatch(/^28(?:000|P01)$/);
   });

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ReadOnlyFilter } from '../../src/postgres-port/read-only-filter.js';
-import { classifyByFirstWord } from '../../src/engine/sessions/classify.js';
+import { classifyByFirstWord } from '../../src/engine/parser/classify-reader-text.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { bind, errorsIn, execute, FLUSH, message, parse, query, RawClient, TERMINATE } from './connect.js';
 

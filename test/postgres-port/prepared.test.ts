@@ -80,7 +80,7 @@ describe.each([
       const again = await project.seenAnew();
       await again.rows('DROP TABLE locked');
       await prepare(service, again);
-      await engine.deleteProject(project.name, BY_ITSELF);
+      await engine.projects.delete(project.name, BY_ITSELF);
       expect(await prepared()).toEqual([]);
       expect(await engine.projects.list()).toEqual([]);
     } finally {

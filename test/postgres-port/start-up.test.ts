@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SessionError } from '../../src/engine/sessions/session-error.js';
 import { readStartUp, startUpSize } from '../../src/pg/protocol.js';
 import { BufferedSocket, negotiate } from '../../src/postgres-port/client-login.js';
-import { ProjectDatabaseSetup } from '../../src/tenancy/project-databases.js';
+import { ProjectDatabaseSetup } from '../../src/tenancy/project-database-setup.js';
 import { startUpSettings } from '../../src/postgres-port/start-up-settings.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { parameters } from '../properties/run.js';

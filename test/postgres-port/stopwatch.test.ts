@@ -87,7 +87,7 @@ const ATTEMPTS: Record<string, () => Promise<Attempt>> = {
     const project = await service.project();
     return {
       client: await open(project, project.token),
-      end: () => service.engine.deleteProject(project.name, BY_ITSELF),
+      end: () => service.engine.projects.delete(project.name, BY_ITSELF),
     };
   },
 };

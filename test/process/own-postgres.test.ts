@@ -12,7 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { examine } from '../../src/engine/doctor/doctor.js';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { type Service, startService } from '../../src/service.js';
-import type { Finding } from '../../src/contract/wire/operator.js';
+import type { Finding } from '../../src/contract/wire/admin-socket.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { accountFor, ENVIRONMENT, run as runAs } from '../../src/embedded/accounts.js';
 import { addressOfUrl } from '../../src/pg/index.js';
@@ -94,7 +94,7 @@ const useEverything = (server: Connection, token: string) =>
     await engine.projects.setActive('one', false, BY_ITSELF, true);
     await engine.projects.setActive('one', true, BY_ITSELF);
     await engine.projects.create('two');
-    await engine.deleteProject('two', BY_ITSELF);
+    await engine.projects.delete('two', BY_ITSELF);
     const address = addressOfUrl(urlFor(server));
     const patient = { address, connections: 10, embedded: null, engine: () => Promise.resolve(engine) };
     const findings: Finding[] = [];

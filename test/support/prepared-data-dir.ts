@@ -28,7 +28,7 @@ export async function prepareDataDir(dataDir: string): Promise<void> {
   await writeFile(join(dataDir, 'postgres', 'local.conf'), 'fsync = off\n');
   const engine = await openConfiguredEngine(config, database, logger);
   await engine.projects.create('prepared');
-  await engine.deleteProject('prepared', BY_ITSELF);
+  await engine.projects.delete('prepared', BY_ITSELF);
   await engine.close();
   await database.close();
 }

@@ -41,7 +41,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
 
   afterEach(async () => {
     await Promise.all(
-      (await service.engine.projects.list()).map(({ name }) => service.engine.deleteProject(name, BY_ITSELF)),
+      (await service.engine.projects.list()).map(({ name }) => service.engine.projects.delete(name, BY_ITSELF)),
     );
     const template = `cdp_template_${service.engine.control.instanceId}`;
     await service.close();
@@ -110,7 +110,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     await home.rows('SELECT 1');
     const known = () => service.engine.load.connections.map(({ server }) => server).sort();
     expect(known()).toEqual(['default', 'second']);
-    await service.engine.deleteProject(name, BY_ITSELF);
+    await service.engine.projects.delete(name, BY_ITSELF);
     expect(await service.engine.control.servers.remove('second', null)).toBe(true);
     await expect.poll(known, { timeout: 20_000 }).toEqual(['default']);
     expect(await home.rows('SELECT 1 AS one')).toEqual([{ one: 1 }]);

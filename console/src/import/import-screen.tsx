@@ -7,7 +7,7 @@ import { ChooseFile, pastedFile } from './choose-file.js';
 import { Draft } from './draft.js';
 import { ImportJob } from './job.js';
 import { JobView } from './job-view.js';
-import { ImportPlanView } from './plan-view.js';
+import { ImportPlanView } from './import-plan-view.js';
 import { StoredJournal } from './stored-journal.js';
 import { readCatalog } from '../schema/catalog.js';
 import type { ScreenProps } from '../screens.js';

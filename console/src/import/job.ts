@@ -8,7 +8,7 @@ import { BatchReader, requireUnchanged } from '../../../src/import/batch-reader.
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
 import { doubtOf, settleExpired } from '../../../src/import/receipts.js';
-import { BatchSender } from '../../../src/import/send.js';
+import { BatchSender } from '../../../src/import/batch-sender.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { currentSession, watchedFetch } from '../session.js';
 import { Corrections } from './corrections.js';

@@ -5,7 +5,7 @@ import type { ErrorDetail } from '../../../src/contract/errors.js';
 import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine } from '../../../src/import/journal.js';
 import type { ImportPlan } from '../../../src/import/import-plan.js';
 import { type EncodedRecord, messageIn } from '../../../src/import/record-encoder.js';
-import type { RefusedPart } from '../../../src/import/send.js';
+import type { RefusedPart } from '../../../src/import/batch-sender.js';
 import { currentSession } from '../session.js';
 import { addHeader, addLine, allHeaders, readLines, removeLines } from './stored-lines.js';
 

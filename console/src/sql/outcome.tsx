@@ -67,11 +67,11 @@ export function Outcome({ run, settings, onSettings, ...places }: OutcomeProps) 
 }
 
 /** The statement that returned a result, to run again on its own. */
-function questionOf({ request: question, results }: Run, at: number): RunRequest | null {
-  if (results.value.length === 1) return question;
-  const statements = splitStatements(question.text);
+function questionOf({ request, results }: Run, at: number): RunRequest | null {
+  if (results.value.length === 1) return request;
+  const statements = splitStatements(request.text);
   const statement = statements.length === results.value.length ? statements[at] : undefined;
-  return statement === undefined ? null : { ...question, text: statement.text };
+  return statement === undefined ? null : { ...request, text: statement.text };
 }
 
 function Status({ run }: { run: Run }) {

@@ -1,7 +1,7 @@
 /** Splits the text of pg_dump or pg_restore into entries, and selects those of the project. */
 import { tokensOf } from '../../contract/sql-tokens.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { isOwn } from './archive-entries.js';
+import { isOwn } from './toc-entries.js';
 
 export interface DumpEntry {
   /** In capitals, such as `TABLE` or `ACL`. */

@@ -16,7 +16,7 @@ import {
 import { beginWithTableLock, LockHeld, retryOnContention } from '../../tenancy/locks.js';
 import { dumpRole, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
 import { dropRole } from '../../tenancy/project-rights.js';
-import { roleLogin } from '../../tenancy/credentials.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';
 
 /** Requests of a project hold locks for at most 60 s. */
@@ -26,7 +26,7 @@ const END_MS = 5_000;
 
 export const LOCK_TIMEOUT = fixed(`SET lock_timeout = ${LOCK_WAIT_MS}`);
 
-/** pg_dump reads these; `tenancy/shared-tenancy.sql` revokes them from PUBLIC. */
+/** pg_dump reads these; `tenancy/own-database-tenancy.sql` revokes them from PUBLIC. */
 const CATALOGS = [
   'pg_database',
   'pg_db_role_setting',

@@ -3,7 +3,7 @@
  * Neither runs code of the project.
  */
 import type { Readable } from 'node:stream';
-import type { TableRows } from '../../contract/wire/operator.js';
+import type { TableRows } from '../../contract/wire/admin-socket.js';
 import type { Session } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Placement } from '../../tenancy/placement.js';

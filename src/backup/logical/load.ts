@@ -3,20 +3,20 @@ import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import type { TableRows } from '../../contract/wire/operator.js';
+import type { TableRows } from '../../contract/wire/admin-socket.js';
 import { withPrivateFolder } from '../../files.js';
 import { ident, PostgresError, type Session, sql, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { revokeReaderDefaults } from '../../tenancy/project-rights.js';
-import { roleLogin } from '../../tenancy/credentials.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import { type Tenancy, TRANSACTION_TIMEOUT } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import { distributeAgain } from '../distributed-tables.js';
 import { dumpAccessMember, dumpMember, type LogicalProject } from '../manifest.js';
 import { type Access, parseAccess } from './access.js';
-import { type DumpToc, type TocEntry, readToc } from './archive-contents.js';
-import { chooseEntries, setSearchPath } from './archive-entries.js';
+import { type DumpToc, type TocEntry, readToc } from './dump-toc.js';
+import { chooseEntries, setSearchPath } from './toc-entries.js';
 import {
   type ClientPrograms,
   findPrograms,

@@ -24,7 +24,8 @@ export type Right = Static<typeof Right>;
 
 /**
  * A row for each object: how GRANT names it, its owner, its ACL, and its kind for acldefault(). Without the functions
- * behind a range type, which belong to the superuser of initdb.
+ * behind a range type, which belong to the superuser of initdb, and the types of shards: Citus hides them in pg_class, but
+ * not in pg_type.
  */
 const objects = ({ schema, writer }: Placement): Fragment => sql`
   SELECT CASE relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::regclass AS on, NULL AS "default", relowner AS owner,
@@ -38,7 +39,8 @@ const objects = ({ schema, writer }: Placement): Fragment => sql`
   WHERE NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype IN ('i', 'e'))
   UNION ALL
   SELECT 'TYPE ' || t.oid::regtype, NULL, typowner, typacl, 'T', 1
-  FROM pg_type t JOIN schemas n ON n.oid = typnamespace WHERE typtype IN ('c', 'd', 'e', 'r')
+  FROM pg_type t JOIN schemas n ON n.oid = typnamespace
+  WHERE typtype IN ('d', 'e', 'r') OR typtype = 'c' AND EXISTS (SELECT FROM pg_class c WHERE c.oid = typrelid)
   UNION ALL
   SELECT 'LARGE OBJECT ' || oid, NULL, lomowner, lomacl, 'L', 1
   FROM pg_largeobject_metadata WHERE lomowner = ${writer}::regrole AND lomacl IS NOT NULL

@@ -1,12 +1,12 @@
 /** What a project has set for its roles by `ALTER ROLE … SET`. */
 import { type Static, Type } from '../../contract/schema.js';
 import { ident, join, literal, PostgresError, type Session, sql, withSession } from '../../pg/index.js';
-import type { Placement } from '../../tenancy/placement.js';
-import { roleLogin } from '../../tenancy/credentials.js';
+import { type Placement, PROJECT_ROLES } from '../../tenancy/placement.js';
+import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 
 export const RoleSetting = Type.Object({
-  role: Type.Enum(['writer', 'reader']),
+  role: Type.Enum(PROJECT_ROLES),
   /** Set for the project's database only, not for all databases. */
   in_database: Type.Boolean(),
   name: Type.String(),
@@ -45,7 +45,7 @@ export async function setRoleSettings(
   signal: AbortSignal,
 ): Promise<string[]> {
   const refusedSettings: string[] = [];
-  for (const role of ['writer', 'reader'] as const) {
+  for (const role of PROJECT_ROLES) {
     const own = settings.filter((setting) => setting.role === role);
     if (own.length === 0) continue;
     const login = await roleLogin(tenancy, placement, placement[role], SESSION, 'cdp copy');

@@ -2,8 +2,8 @@
  * Roles as rights and policies name them, and roles in statements of a dump, which get other names. Postgres's own parser
  * finds those, so that only the names of roles change: no constant, no column, and no name of a table.
  */
+import type { ProjectRoleNames } from '../../tenancy/placement.js';
 import { type Fragment, ident, sql, trusted } from '../../pg/index.js';
-import type { Placement } from '../../tenancy/placement.js';
 import { tokensOf } from '../../contract/sql-tokens.js';
 
 /** Where a statement names a role, in bytes. */
@@ -18,7 +18,7 @@ interface RoleName {
  * @param text GRANT, REVOKE, ALTER DEFAULT PRIVILEGES and CREATE POLICY, as pg_dump writes them
  * @throws Error if the parser does not understand the text
  */
-export async function renameRoles(text: string, from: ProjectRoles, to: ProjectRoles): Promise<string[]> {
+export async function renameRoles(text: string, from: ProjectRoleNames, to: ProjectRoleNames): Promise<string[]> {
   // Only an old dump needs the parser: loading it takes memory and time.
   const { loadModule, parseSync } = await import('libpg-query');
   await loadModule();
@@ -59,18 +59,16 @@ function nameOf(spec: unknown): RoleName[] {
     : [];
 }
 
-export type ProjectRoles = Pick<Placement, 'writer' | 'reader'>;
-
 /**
  * Converts a role's oid to its identity: `@writer`, `@reader`, `@public`, or the name of another role as Postgres quotes
  * it, which never begins with `@`. Needs no right to read pg_roles, which the writer may lack.
  */
-export const identityOf = (oid: Fragment, { writer, reader }: ProjectRoles): Fragment =>
+export const identityOf = (oid: Fragment, { writer, reader }: ProjectRoleNames): Fragment =>
   sql`CASE ${oid} WHEN 0 THEN '@public' WHEN ${writer}::regrole THEN '@writer' WHEN ${reader}::regrole THEN '@reader'
     ELSE ${oid}::regrole::text END`;
 
 /** The name of a role in a statement for a server with these roles. */
-export function roleNamed(identity: string, { writer, reader }: ProjectRoles): Fragment {
+export function roleNamed(identity: string, { writer, reader }: ProjectRoleNames): Fragment {
   if (identity === '@public') return sql`PUBLIC`;
   if (identity === '@writer') return sql`${ident(writer)}`;
   if (identity === '@reader') return sql`${ident(reader)}`;

@@ -70,7 +70,7 @@ export async function previewImport(
   requireTableName(name);
   await areRepeatable(files);
   const table = client === undefined ? undefined : await findTable(client, name, true);
-  const { plan, warnings, firstRecords: first, opened } = await planFiles(client, files, table, options);
+  const { plan, warnings, firstRecords, opened } = await planFiles(client, files, table, options);
   for (const source of opened) source?.input.close();
   const key = await missingKey(client, table, plan);
   const schema = '/api/cdp/schema/table';
@@ -83,7 +83,7 @@ export async function previewImport(
   if (key !== undefined) requests.push({ request: `POST ${schema}/${name}/index`, body: JSON.stringify(key) });
   plan.files.forEach(({ format, mappings }, i) => {
     const encode = encoderFor(format.kind, mappings, plan.reading);
-    const records = (first[i] ?? []).map((record) => `  ${encode(record).json}`);
+    const records = (firstRecords[i] ?? []).map((record) => `  ${encode(record).json}`);
     requests.push({
       request: `POST /api/cdp/data/${name}${batchQuery(plan.storing)}`,
       body: `[\n${records.join(',\n')}\n]`,

@@ -14,7 +14,7 @@ import type { ImportPlan } from '../../import/import-plan.js';
 import { importFile } from './open-source.js';
 import { RefusedFile } from './refused-file.js';
 import { messageIn } from '../../import/record-encoder.js';
-import { BatchSender, type RefusedPart } from '../../import/send.js';
+import { BatchSender, type RefusedPart } from '../../import/batch-sender.js';
 import type { Source } from '../../import/source.js';
 
 interface Ended {

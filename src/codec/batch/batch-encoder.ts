@@ -15,7 +15,7 @@ import { readJson } from '../json/read-json.js';
 import { WasmInstance } from '../wasm.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
-import { type BatchColumn, type TableLayout, tableLayoutOf } from './program.js';
+import { type BatchColumn, type TableLayout, tableLayoutOf } from './table-layout.js';
 import { EncodedBatch } from './encoded-batch.js';
 
 export interface BatchEncoder {

@@ -5,7 +5,7 @@ import { isUuid } from '../../contract/patterns.js';
 import { type JsonArray, type JsonNode, jsonText } from '../json/nodes.js';
 import { visitJson } from '../json/read-json.js';
 import { type Cell, CellError, shown, textError } from './cell-error.js';
-import type { BatchColumn } from './program.js';
+import type { BatchColumn } from './table-layout.js';
 
 export function readCell(column: BatchColumn, node: JsonNode): Cell {
   if (column.isId) return readId(node);

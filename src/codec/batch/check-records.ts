@@ -9,7 +9,7 @@ import { cut, quoted } from '../../contract/message-text.js';
 import type { Steps } from '../json/read-json.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
-import type { BatchColumn } from './program.js';
+import type { BatchColumn } from './table-layout.js';
 import type { RecordBatch } from './read-records.js';
 
 /** A record's cells in Postgres's text format, by the index of their column; undefined if the record lacks the key. */

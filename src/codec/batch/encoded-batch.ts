@@ -4,7 +4,7 @@
  */
 import { type ColumnType, TYPE_OIDS } from '../../contract/column-types.js';
 import { freeBuffer } from '../buffers.js';
-import type { BatchColumn, BatchFormat } from './program.js';
+import type { BatchColumn, BatchFormat } from './table-layout.js';
 
 const UUID_OID = 2950;
 

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../../log.js';
-import { type AuditRows, type AuditRow, isRefusedEntry } from '../../tenancy/control/audit-log.js';
+import { type AuditRows, type AuditRow, isRefusedEntry } from '../../tenancy/control/audit-rows.js';
 
 /** How long an entry waits for others. */
 const DELAY_MS = 250;

@@ -16,7 +16,7 @@ import { runPeriodically } from '../../tasks.js';
 import { LIMITS } from '../../contract/limits.js';
 import { roundedMs } from '../../contract/wire/fields.js';
 import type { Log } from '../../log.js';
-import type { AuditFilter, AuditRows, AuditRow } from '../../tenancy/control/audit-log.js';
+import type { AuditFilter, AuditRows, AuditRow } from '../../tenancy/control/audit-rows.js';
 import { AuditWriter } from './audit-writer.js';
 
 export interface AuditSettings {

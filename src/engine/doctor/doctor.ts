@@ -5,7 +5,7 @@ import { EngineError, messageOf } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import { isReady } from '../../contract/projects.js';
 import { DEFAULT_SERVER, takesTrials } from '../../contract/servers.js';
-import { type Finding, ok, problem, warning } from '../../contract/wire/operator.js';
+import { type Finding, ok, problem, warning } from '../../contract/wire/admin-socket.js';
 import type { Project } from '../../db/project.js';
 import type { ServerAddress } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
@@ -132,10 +132,10 @@ async function tryEverything(engine: Engine, server: string, by: AuditOrigin): P
     response = await storeAndRead(engine, engine.admit(row, null));
   } catch (error) {
     // The first failure tells more than that of the cleanup.
-    await engine.deleteProject(name, by).catch(() => {});
+    await engine.projects.delete(name, by).catch(() => {});
     throw error;
   }
-  await engine.deleteProject(name, by);
+  await engine.projects.delete(name, by);
   if (response !== ',["well"]') return problem('trial', `the response was ${response}`, 'Report this as a bug.');
   const ms = Math.round(performance.now() - started);
   return ok('trial', `created a project, a table and a row, read it, and deleted everything in ${ms} ms`);
@@ -182,8 +182,8 @@ export const ofServer = (server: string, findings: readonly Finding[]): Finding[
 // The findings of `cdp doctor` about archived write-ahead logs.
 
 /** @returns nothing if no project is archived */
-export async function examineArchives({ archives }: Engine): Promise<Finding[]> {
-  const states = [...(await archives.check()).values()];
+export async function examineArchives({ archiveWatch }: Engine): Promise<Finding[]> {
+  const states = [...(await archiveWatch.check()).values()];
   const failing = states.filter(({ failure }) => failure !== null);
   if (states.length === 0) return [];
   if (failing.length === 0)

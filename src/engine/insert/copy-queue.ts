@@ -11,7 +11,7 @@ import { type Fragment, ident, join, literal, sql, type Statement, type Step } f
 import type { Table } from '../catalog/catalog.js';
 import type { Project } from '../../db/project.js';
 import type { RequestTrace, ChildSpan } from '../../db/trace.js';
-import { endedWhileWaiting } from '../../db/timed-request.js';
+import { endedWhileWaiting } from '../../db/backend-request.js';
 import { type Checkable, PeriodicChecks } from '../../db/periodic-checks.js';
 import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
 import { resetIfCodeRuns, endByStoring, type StoreOutcome } from './store-rows.js';

@@ -105,7 +105,7 @@ export function listQuarantine(
 ): Promise<Page> {
   const isReadable = asReader ? mayRead(project, sql`table_name`) : sql`true`;
   const page = selectPage(filter, limit, days, isReadable);
-  return project.read({ connection: 'read', signal }, async (db) => readPage(await db.query(page)));
+  return project.read({ connection: 'write-unless-fenced', signal }, async (db) => readPage(await db.query(page)));
 }
 
 /** A condition: the project's reader may read every row of the table of that name. */

@@ -24,6 +24,7 @@ import {
   withoutNumber,
 } from './quarantine.js';
 import { resetIfCodeRuns } from './store-rows.js';
+import type { ProjectRole } from '../../tenancy/placement.js';
 
 interface ReplayOptions {
   /** JSON values by column name. */
@@ -31,7 +32,7 @@ interface ReplayOptions {
   upsert: UpsertRule | null;
   quarantineDays: number;
   /** Who sees the errors, which quote values of the records; null: nobody. */
-  errorsFor: 'writer' | 'reader' | null;
+  errorsFor: ProjectRole | null;
   throttle: EventLoopThrottle;
   signal: AbortSignal;
 }

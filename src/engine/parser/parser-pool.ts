@@ -51,8 +51,8 @@ export class ParserPool {
   private readonly parseMs = PARSE_MS;
 
   /** @throws EngineError overloaded; invalid_request if the parser does not finish */
-  async parse(text: string, { projectId, waitBudget: budget, signal }: ParsingRequest): Promise<Parsed> {
-    if (!this.tryTake(projectId, text)) await this.queue.wait(projectId, text, budget, signal);
+  async parse(text: string, { projectId, waitBudget, signal }: ParsingRequest): Promise<Parsed> {
+    if (!this.tryTake(projectId, text)) await this.queue.wait(projectId, text, waitBudget, signal);
     try {
       return await this.run(text);
     } finally {

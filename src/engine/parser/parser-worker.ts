@@ -4,7 +4,7 @@ import { parentPort } from 'node:worker_threads';
 import { LIMITS } from '../../contract/limits.js';
 import { freesSpace, type FreesSpace } from './frees-space.js';
 import { isSlowToRead } from './keywords.js';
-import { readerEffect, type ReaderEffect } from './reader-statement.js';
+import { readerEffect, type ReaderEffect } from './reader-effect.js';
 
 /** Why a statement is not allowed in a request (contract C13.7). */
 export type RejectedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'listen';

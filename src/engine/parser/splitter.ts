@@ -9,7 +9,7 @@ import type { FreesSpace } from './frees-space.js';
 import { type ParsingRequest, ParserPool } from './parser-pool.js';
 import type { RejectedKind } from './parser-worker.js';
 import { leadingKeyword } from './keywords.js';
-import type { ReaderEffect } from './reader-statement.js';
+import type { ReaderEffect } from './reader-effect.js';
 
 export interface SplitStatement {
   readonly text: string;
@@ -92,7 +92,7 @@ export class Splitter {
     const parsed = await this.parsers.parse(text, requester);
     if (parsed.outcome !== 'statements') return null;
     if (parsed.count > LIMITS.statementsPerRequest) throw tooMany(parsed.count);
-    return parsed.statements.map(({ readerEffect: reader }) => reader);
+    return parsed.statements.map(({ readerEffect }) => readerEffect);
   }
 
   /** Ends the worker threads; running and later calls fail. */

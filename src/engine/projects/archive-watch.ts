@@ -3,7 +3,8 @@
  * otherwise find out that it does not. For the log, `/readyz`, metrics, `cdp doctor` and `cdp project list`.
  */
 import type { ArchiveState } from '../../backup/physical/archive-state.js';
-import { runPeriodically, singleFlight } from '../../tasks.js';
+import { runPeriodically } from '../../tasks.js';
+import { singleFlight } from '../../promises.js';
 import { messageOf } from '../../contract/errors.js';
 import { isReady } from '../../contract/projects.js';
 import type { Log } from '../../log.js';

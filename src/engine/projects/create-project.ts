@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { isProjectName, PROJECT_NAME_IN_WORDS } from '../../contract/names.js';
 import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js';
 import { type PlacementRequest, serverName } from '../../contract/servers.js';
-import type { AuditRow } from '../../tenancy/control/audit-log.js';
+import type { AuditRow } from '../../tenancy/control/audit-rows.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { tryWithProjectLock, withProjectLock } from '../../tenancy/control/project-lock.js';
 import { noServer } from '../../tenancy/control/server-rows.js';

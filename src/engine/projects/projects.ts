@@ -3,17 +3,18 @@
  * step the next start, or the next attempt, can clean up.
  */
 import { EngineError } from '../../contract/errors.js';
-import { allDone, runPeriodically } from '../../tasks.js';
+import { runPeriodically } from '../../tasks.js';
+import { allDone } from '../../promises.js';
 import { PROJECT_STATUSES, READY_STATUSES } from '../../contract/projects.js';
 import { DEFAULT_SERVER, type PlacementRequest, serverName } from '../../contract/servers.js';
 import { drain } from '../../tenancy/drain.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
-import type { RequestedRights } from '../../tenancy/project-databases.js';
+import type { RequestedRights } from '../../tenancy/project-database-setup.js';
 import { serviceWork } from '../../tenancy/postgres-errors.js';
 import { inUseElsewhere, withProjectLock } from '../../tenancy/control/project-lock.js';
 import { noServer, serverRefOf } from '../../tenancy/control/server-rows.js';
-import { NEVER } from '../../db/timed-request.js';
+import { NEVER } from '../../db/backend-request.js';
 import { FairQueue } from '../../db/fair-queue.js';
 import { WaitBudget } from '../../db/wait-budget.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
@@ -68,7 +69,11 @@ export class Projects {
     late: 'Too many projects are being created, repaired or deleted',
   });
 
-  constructor(private readonly services: ProjectServices) {
+  constructor(
+    private readonly services: ProjectServices,
+    /** Called with the id of each deleted project. */
+    private readonly onDeleted: (projectId: string) => void,
+  ) {
     this.unfinished = new UnfinishedProjects(services);
   }
 
@@ -264,6 +269,7 @@ export class Projects {
         if (!(await this.services.control.projects.setStatus(project.id, PROJECT_STATUSES, 'deleting', entry)))
           throw projectNotFound(name);
         await this.unfinished.remove(project, null, lostServer);
+        this.onDeleted(project.id);
         return project;
       }),
     );

@@ -75,5 +75,5 @@ export function schemaRead<T>(
   work: (db: QueryRunner) => Promise<T>,
 ): Promise<T> {
   const timeoutError = () => new EngineError('query_timeout', 'Reading the schema took too long');
-  return project.read({ connection: 'read', signal, timeoutMs: holdMs, timeoutError }, work);
+  return project.read({ connection: 'write-unless-fenced', signal, timeoutMs: holdMs, timeoutError }, work);
 }

@@ -3,7 +3,7 @@ import { EngineError, messageOf } from '../../contract/errors.js';
 import { isServerName, SERVER_NAME_IN_WORDS } from '../../contract/names.js';
 import { isReady } from '../../contract/projects.js';
 import { DEFAULT_SERVER, isOn, takesReplicas } from '../../contract/servers.js';
-import { type Finding, ok, problem } from '../../contract/wire/operator.js';
+import { type Finding, ok, problem } from '../../contract/wire/admin-socket.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { type NewServer, serverRefOf, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
 import { databasesAt, startedAt, walOf } from '../../tenancy/server-facts.js';
@@ -270,7 +270,7 @@ export async function removeLostServer(
     // No new project may be placed there meanwhile.
     await setServer(engine, name, { status: 'closed' }, by);
     for (const { name: project } of (await engine.projects.list()).filter(isOn(name))) {
-      await engine.deleteProject(project, by, name);
+      await engine.projects.delete(project, by, name);
       deleted.push(project);
     }
     await engine.moves.recover(name);

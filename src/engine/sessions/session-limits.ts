@@ -3,7 +3,8 @@
  * setting that a statement can change matters: pg_stat_activity shows what backends do.
  */
 import { EngineError } from '../../contract/errors.js';
-import { allDone, runPeriodically } from '../../tasks.js';
+import { runPeriodically } from '../../tasks.js';
+import { allDone } from '../../promises.js';
 import type { Log } from '../../log.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
 import type { Authenticator } from '../access/authenticate.js';

@@ -15,7 +15,7 @@ import {
   storedResults,
 } from './sql-result.js';
 import type { DescribedStatement } from './statement.js';
-import { WarningCollector } from './warnings.js';
+import { WarningCollector } from './warning-collector.js';
 
 /**
  * @returns one result for each statement, and the warnings of all

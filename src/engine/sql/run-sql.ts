@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BEGIN, fixed, SQLSTATE, type Statement } from '../../pg/index.js';
 import { projectMovingError } from '../../tenancy/placement.js';
-import { queryTimeout } from '../../db/timed-request.js';
+import { queryTimeout } from '../../db/backend-request.js';
 import type { IdempotencyKey } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
 import type { Growth, OverQuota } from '../../db/quota.js';
@@ -20,7 +20,7 @@ import type { SplitStatement, Splitter } from '../parser/splitter.js';
 import { restoreEncoding } from './client-encoding.js';
 import { type BoundStatement, type DescribedStatement, describeStatement, located } from './statement.js';
 import { StoredResults } from './sql-result.js';
-import type { WarningCollector } from './warnings.js';
+import type { WarningCollector } from './warning-collector.js';
 
 /** What free SQL of all projects shares. */
 export interface SqlServices {
@@ -108,8 +108,8 @@ export async function runStatements(
 ): Promise<StoredResults | null> {
   const asReader = mayReadWhileMoving(project, requestedMode, statements);
   const mode = asReader ? { ...requestedMode, readOnly: true } : requestedMode;
-  const { readOnly, transactionModes: modes = readOnly ? ['READ ONLY'] : [], key = null } = mode;
-  const begin = modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`);
+  const { readOnly, transactionModes = readOnly ? ['READ ONLY'] : [], key = null } = mode;
+  const begin = transactionModes.length === 0 ? BEGIN : fixed(`BEGIN ${transactionModes.join(' ')}`);
   if (readOnly) {
     const first = [begin, ...(asReader ? [ROW_SECURITY_OFF] : []), FIRST_QUERY];
     const options = { ...timesOf(mode), connection: 'sql-read', begin: first } as const;
@@ -226,12 +226,12 @@ const UNGUARDED = { before: [], after: [] };
  */
 const mayReadWhileMoving = (
   { row: { isFenced }, dryRun }: Project,
-  { readOnly, transactionModes: modes, key = null }: SqlOptions,
+  { readOnly, transactionModes, key = null }: SqlOptions,
   statements: readonly BoundStatement[],
 ): boolean =>
   isFenced &&
   !readOnly &&
-  modes === undefined &&
+  transactionModes === undefined &&
   dryRun === null &&
   key === null &&
   statements.every(({ text }) => mainKeyword(text) === 'SELECT');
@@ -260,12 +260,12 @@ const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 
 
 /** The only statement, if the error says that Postgres runs it only outside a transaction, and the request allows that. */
 function refusedInTransaction(
-  { readOnly, transactionModes: modes }: SqlOptions,
+  { readOnly, transactionModes }: SqlOptions,
   statements: readonly BoundStatement[],
   error: unknown,
 ): BoundStatement | null {
   const [only, ...others] = statements;
-  if (only === undefined || others.length > 0 || readOnly || modes !== undefined) return null;
+  if (only === undefined || others.length > 0 || readOnly || transactionModes !== undefined) return null;
   const isRefused = error instanceof EngineError && error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION;
   return isRefused && OUTSIDE_A_TRANSACTION.has(leadingKeyword(only.text) ?? '') ? only : null;
 }

@@ -17,7 +17,7 @@ import type { Project } from '../../db/project.js';
 import { RowReader } from './row-reader.js';
 import { rejectOtherEncoding } from './client-encoding.js';
 import type { DescribedStatement } from './statement.js';
-import { WarningCollector } from './warnings.js';
+import { WarningCollector } from './warning-collector.js';
 import { runSql, type SqlRequest, type SqlServices } from './run-sql.js';
 
 export type StreamFormat = 'ndjson' | 'csv';

@@ -1,8 +1,8 @@
 /** The audit log over HTTP, for an admin token. */
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/audit.js';
-import type { AuditRow } from '../../tenancy/control/audit-log.js';
-import { timeOf } from './call.js';
+import type { AuditRow } from '../../tenancy/control/audit-rows.js';
+import { timeOf } from './call-inputs.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
 
 const AUDIT_EXAMPLE: wire.AuditEntry = {

@@ -1,7 +1,15 @@
 /** The operations on columns (contract C6). */
 import * as wire from '../../contract/wire/tables.js';
 import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
-import { changeOptions, ColumnInPath, columnInPath, exactValue, projectOf, TableInPath, tableInPath } from './call.js';
+import {
+  changeOptions,
+  ColumnInPath,
+  columnInPath,
+  exactValue,
+  projectOf,
+  TableInPath,
+  tableInPath,
+} from './call-inputs.js';
 import { type Call, GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
 
 const ADD_COLUMN: Operation = {

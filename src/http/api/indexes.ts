@@ -2,7 +2,15 @@
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/indexes.js';
 import { createIndex, dropIndex, listIndexes } from '../../engine/schema/indexes.js';
-import { changeOptions, IndexInPath, indexInPath, projectOf, schemaLimits, TableInPath, tableInPath } from './call.js';
+import {
+  changeOptions,
+  IndexInPath,
+  indexInPath,
+  projectOf,
+  schemaLimits,
+  TableInPath,
+  tableInPath,
+} from './call-inputs.js';
 import { GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
 
 const INDEX_EXAMPLE = {

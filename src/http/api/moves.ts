@@ -5,7 +5,7 @@ import * as wire from '../../contract/wire/moves.js';
 import type { MoveRow } from '../../moves/move-rows.js';
 import { serverName } from '../../contract/servers.js';
 import { auditOriginOf } from '../observability/audit-request.js';
-import { ProjectInPath, projectInPath } from './call.js';
+import { ProjectInPath, projectInPath } from './call-inputs.js';
 import { ADMIN, type Call, type Operation, succeeds } from './operation.js';
 
 const MoveInPath = Type.Object({ move: Type.String({ format: 'uuid' }) });
@@ -51,11 +51,11 @@ const PLAN_MOVE: Operation = {
   async handle(call) {
     const { to: target, mode = 'copy' } = call.request.query as wire.MovePlanQuery;
     const plan = await call.engine.moves.plan(projectInPath(call), target, mode);
-    const { row: project, to, bytes, obstacles, warnings, fallback } = plan;
+    const { row, to, bytes, obstacles, warnings, fallback } = plan;
     const message = obstacles.length === 0 ? 'the project can move' : 'the project cannot move';
-    const servers = { from: serverName(project.placement), to: to.name };
+    const servers = { from: serverName(row.placement), to: to.name };
     return {
-      body: { success: true, message, project: project.name, ...servers, bytes, obstacles, warnings, fallback },
+      body: { success: true, message, project: row.name, ...servers, bytes, obstacles, warnings, fallback },
     };
   },
 };

@@ -13,7 +13,7 @@ import { bearerToken, requireScope, runsAsReader } from '../admission.js';
 import { decodeBody } from '../body.js';
 import { HttpError } from '../response/error-exit.js';
 import { joinedParts, type Part, withoutFirstComma } from '../response/sql-response.js';
-import { projectOf } from './call.js';
+import { projectOf } from './call-inputs.js';
 import { type Operation, SQL_ERRORS } from './operation.js';
 
 export const RUN_QUERIES: Operation = {

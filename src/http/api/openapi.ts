@@ -10,7 +10,7 @@ import * as distribution from '../../contract/wire/distribution.js';
 import { IdempotencyHeaders } from '../../contract/wire/fields.js';
 import * as indexes from '../../contract/wire/indexes.js';
 import * as neon from '../../contract/wire/neon.js';
-import { Finding } from '../../contract/wire/operator.js';
+import { Finding } from '../../contract/wire/admin-socket.js';
 import * as projects from '../../contract/wire/projects.js';
 import * as quarantine from '../../contract/wire/quarantine.js';
 import * as receipts from '../../contract/wire/receipts.js';

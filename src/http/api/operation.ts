@@ -68,7 +68,7 @@ export interface Route {
   readonly url: string;
   readonly access: Access;
   readonly audit: AuditRule;
-  /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/control/audit-log.ts). */
+  /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/control/audit-rows.ts). */
   readonly writesEntry?: true;
   /** The slot that its work in the project's database takes; null: it does none. */
   readonly slot: SlotClass | null;

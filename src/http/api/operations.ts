@@ -1,6 +1,6 @@
 /** All operations of the API, in the order of the OpenAPI document. Each file has those of one subject. */
 import { OTHER_AUDIT_OPERATIONS } from '../../contract/audit.js';
-import { MCP } from '../mcp/route.js';
+import { MCP } from '../mcp/mcp-route.js';
 import { readAudit } from './audit.js';
 import { COLUMNS } from './columns.js';
 import { INDEXES } from './indexes.js';

@@ -8,7 +8,7 @@ import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { sizesOf } from '../../engine/projects/choose-server.js';
 import { serverName } from '../../contract/servers.js';
 import { auditOriginOf } from '../observability/audit-request.js';
-import { endsNow, ProjectInPath, projectInPath } from './call.js';
+import { endsNow, ProjectInPath, projectInPath } from './call-inputs.js';
 import { ADMIN, type Call, type Operation, succeeds } from './operation.js';
 
 const PROJECT_EXAMPLE = {
@@ -201,7 +201,7 @@ const DELETE_PROJECT = changing({
     if ((request.query as wire.DeleteProjectQuery).confirm !== name) {
       throw new EngineError('invalid_request', '"confirm" must be the name of the project');
     }
-    return { ...(await engine.deleteProject(name, by)), status: 'deleting' };
+    return { ...(await engine.projects.delete(name, by)), status: 'deleting' };
   },
 });
 

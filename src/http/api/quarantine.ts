@@ -8,7 +8,7 @@ import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quaranti
 import { replay } from '../../engine/insert/replay.js';
 import { redactedDetail, readRightsOf } from '../response/redaction.js';
 import { upsertRule } from './records.js';
-import { exactValue, projectOf, timeOf } from './call.js';
+import { exactValue, projectOf, timeOf } from './call-inputs.js';
 import { type Operation, RECORD_ERRORS, succeeds } from './operation.js';
 
 const ID = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';

@@ -5,8 +5,8 @@ import { quoted } from '../../contract/message-text.js';
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/receipts.js';
 import { checkKey } from '../../db/idempotency.js';
-import { readReceipts } from '../../engine/insert/receipts.js';
-import { projectOf } from './call.js';
+import { readReceipts } from '../../db/receipts.js';
+import { projectOf } from './call-inputs.js';
 import type { Call, Operation } from './operation.js';
 
 const EXAMPLE: wire.Receipt = {

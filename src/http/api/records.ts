@@ -8,7 +8,7 @@ import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/batch.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
-import { keyFor, projectOf, TableInPath, tableInPath } from './call.js';
+import { keyFor, projectOf, TableInPath, tableInPath } from './call-inputs.js';
 import { redactedDetail, readRightsOf } from '../response/redaction.js';
 import { type Operation, RECORD_ERRORS } from './operation.js';
 

@@ -5,7 +5,7 @@ import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { roundedMs } from '../../contract/wire/fields.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/requests.js';
-import { projectInPath } from './call.js';
+import { projectInPath } from './call-inputs.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
 
 const RequestInPath = Type.Object({
@@ -39,16 +39,16 @@ const LIST_REQUESTS: Operation = {
   errors: [],
   handle({ engine }) {
     const now = performance.now();
-    const requests = engine.live
+    const requests = engine.liveRequests
       .list()
-      .map(({ id, caller, operation, address, startedAt: started }): wire.RunningRequest => ({
+      .map(({ id, caller, operation, address, startedAt }): wire.RunningRequest => ({
         request_id: id,
         project: caller.project?.name ?? '',
         operation,
         token_id: caller.id,
         token_name: caller.name,
         address,
-        duration_ms: roundedMs(now - started),
+        duration_ms: roundedMs(now - startedAt),
       }));
     const message = counted(requests.length, 'request');
     return Promise.resolve({ body: { success: true, message, requests } });
@@ -70,7 +70,7 @@ const CANCEL_REQUEST: Operation = {
   errors: ['not_found'],
   handle(call) {
     const { request_id: id } = call.request.params as { request_id: string };
-    const canceled = call.engine.live.cancel(projectInPath(call), id);
+    const canceled = call.engine.liveRequests.cancel(projectInPath(call), id);
     if (canceled === 0) throw new EngineError('not_found', 'No such request is running');
     return Promise.resolve({ body: { success: true, message: 'request canceled', canceled } });
   },

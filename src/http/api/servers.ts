@@ -141,8 +141,8 @@ const CHECK_SERVER: Operation = {
   }),
   errors: ['not_found'],
   async handle(call) {
-    const { checkAndStoreFacts: checkAgain } = await changes();
-    return { body: checkedResponse('server checked', await checkAgain(call.engine, serverInPath(call))) };
+    const { checkAndStoreFacts } = await changes();
+    return { body: checkedResponse('server checked', await checkAndStoreFacts(call.engine, serverInPath(call))) };
   },
 };
 

@@ -9,7 +9,7 @@ import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/run-sql.js';
 import type { StreamFormat } from '../../engine/sql/stream-sql.js';
 import { requireScope, runsAsReader } from '../admission.js';
-import { keyOfRequest, projectOf } from './call.js';
+import { keyOfRequest, projectOf } from './call-inputs.js';
 import { type Call, type Operation, type RouteResponse, SQL_ERRORS } from './operation.js';
 import { sqlResponse, streamFormat, streamResponse } from '../response/sql-response.js';
 

@@ -7,7 +7,15 @@ import { distributeTable } from '../../engine/schema/distribution.js';
 import type { ColumnDefinition } from '../../engine/schema/definition.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
-import { changeOptions, exactValue, memberOf, projectOf, schemaLimits, TableInPath, tableInPath } from './call.js';
+import {
+  changeOptions,
+  exactValue,
+  memberOf,
+  projectOf,
+  schemaLimits,
+  TableInPath,
+  tableInPath,
+} from './call-inputs.js';
 import { type Call, GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
 
 const TABLE_EXAMPLE = {

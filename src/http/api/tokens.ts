@@ -5,7 +5,7 @@ import { Type } from '../../contract/schema.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import * as wire from '../../contract/wire/tokens.js';
 import { auditOriginOf } from '../observability/audit-request.js';
-import { endsNow, ProjectInPath, projectInPath, timeOf } from './call.js';
+import { endsNow, ProjectInPath, projectInPath, timeOf } from './call-inputs.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
 
 const TokenInPath = Type.Object({ project: Type.String(), token_id: Type.String() });

@@ -52,7 +52,9 @@ export async function serveMcp(call: Call): Promise<RouteResponse> {
     return { status: 200, body: { jsonrpc: '2.0', id: body.id, error } };
   }
   if (isJSONRPCNotification(body) && body.method === 'notifications/cancelled')
-    call.engine.live.cancelByClient(clientKey(call, (body.params as { requestId?: unknown } | undefined)?.requestId));
+    call.engine.liveRequests.cancelByClient(
+      clientKey(call, (body.params as { requestId?: unknown } | undefined)?.requestId),
+    );
   if (isJSONRPCRequest(body)) request.context.clientKey = clientKey(call, body.id);
   let thrown: EngineError | null = null;
   const serverOf = () =>

@@ -10,7 +10,7 @@ import type { AuditRule, Call } from '../api/operation.js';
 import { textIn } from '../observability/audit-request.js';
 import { errorBody } from '../response/error-exit.js';
 import { readRightsOf } from '../response/redaction.js';
-import { validationError } from '../response/shape-error.js';
+import { validationError } from '../response/validation-error.js';
 
 interface Definition<Input extends Schema> {
   readonly name: string;

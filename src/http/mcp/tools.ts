@@ -15,7 +15,7 @@ import { checkTableInPath } from '../../engine/schema/definition.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlAnswer } from '../../engine/sql/sql-result.js';
-import { exactValue, projectOf, schemaLimits } from '../api/call.js';
+import { exactValue, projectOf, schemaLimits } from '../api/call-inputs.js';
 import type { Call, RouteResponse } from '../api/operation.js';
 import { INSERT_RECORDS } from '../api/records.js';
 import { READ_SCHEMA, READ_TABLE, shownTable } from '../api/tables.js';

@@ -146,7 +146,7 @@ export function requestLog(logger: Logger): (request: FastifyRequest, reply: Fas
 /** Fields that are undefined are left out. */
 function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyReply): void {
   if (!logger.isLevelEnabled('info')) return;
-  const { startedAt: started, address, errorCode, caller, rows } = request.context;
+  const { startedAt, address, errorCode, caller, rows } = request.context;
   const trace = traceContextOf(request);
   logger.info(
     {
@@ -155,7 +155,7 @@ function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyRep
       route: routeOf(request),
       status: raw.statusCode,
       address,
-      duration_ms: roundedMs(performance.now() - started),
+      duration_ms: roundedMs(performance.now() - startedAt),
       error: errorCode ?? undefined,
       project: caller?.project?.name,
       token: caller?.id,

@@ -4,8 +4,9 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { singleFlight, taskFailures } from '../../tasks.js';
-import { STOP_REASONS } from '../../db/timed-request.js';
+import { taskFailures } from '../../tasks.js';
+import { singleFlight } from '../../promises.js';
+import { STOP_REASONS } from '../../db/backend-request.js';
 import type { Load, SlotClass } from '../../db/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { PortSessions } from '../../engine/sessions/sessions.js';
@@ -58,11 +59,11 @@ export class Metrics {
 
   /** Counts an ended request. */
   count(request: FastifyRequest, { raw }: FastifyReply): void {
-    const { caller, errorCode, route: served, rows, startedAt: started } = request.context;
+    const { caller, errorCode, route: served, rows, startedAt } = request.context;
     const { method } = request;
     const route = routeOf(request);
     this.requests.inc({ route, method, status: raw.statusCode, code: errorCode ?? '' });
-    this.durations.observe({ route, method }, (performance.now() - started) / 1_000);
+    this.durations.observe({ route, method }, (performance.now() - startedAt) / 1_000);
     const inserted = served?.audit.operation === 'insert' && errorCode === null ? (rows ?? 0) : 0;
     if (inserted > 0) this.rows.inc(inserted);
     if (caller?.project != null) this.byProject?.count(caller.project.id, errorCode, inserted);

@@ -7,7 +7,7 @@ import { OPEN_STATES } from '../../contract/moves.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Queryable, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-findings.js';
-import { singleFlight } from '../../tasks.js';
+import { singleFlight } from '../../promises.js';
 
 /** Measurements of a server, in the units of the metrics. A failed one is NaN, which matches no alert. */
 interface Measured {
@@ -58,10 +58,10 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   if (folder === null) return;
   diskMetrics(folder, registers);
   const archivedHelp = 'Projects whose write-ahead log is archived, at the last check.';
-  const { archives } = engine;
-  series(registers, Gauge, 'cdp_projects_archived', archivedHelp, [], () => [[{}, archives.states.size]]);
+  const { archiveWatch } = engine;
+  series(registers, Gauge, 'cdp_projects_archived', archivedHelp, [], () => [[{}, archiveWatch.states.size]]);
   const failingHelp = 'Projects whose write-ahead log should be archived, and is not, at the last check.';
-  series(registers, Gauge, 'cdp_archives_failing', failingHelp, [], () => [[{}, archives.failing.length]]);
+  series(registers, Gauge, 'cdp_archives_failing', failingHelp, [], () => [[{}, archiveWatch.failing.length]]);
 }
 
 function diskMetrics(folder: string, registers: Registry[]): void {

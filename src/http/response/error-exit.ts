@@ -12,7 +12,7 @@ import { Outage } from '../observability/outage.js';
 import { traceContextOf } from '../observability/trace-context.js';
 import { NO_RIGHTS, redactedPostgres, redactedDetail, redactedTexts, type Rights, readRightsOf } from './redaction.js';
 import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './response.js';
-import { validationError } from './shape-error.js';
+import { validationError } from './validation-error.js';
 
 /** The default of `Retry-After`, in seconds. */
 const RETRY_AFTER_S = 1;

@@ -91,9 +91,9 @@ const isApiPath = ({ context, url }: FastifyRequest): boolean =>
  */
 function serverTiming({ context }: FastifyRequest): string {
   const now = performance.now();
-  const { startedAt: started, authenticatedAt: authenticated, bodyReadAt: bodyRead } = context;
-  const work = now - Math.max(bodyRead, authenticated);
-  return `auth;dur=${roundedMs(authenticated - started)}, work;dur=${roundedMs(work)}, total;dur=${roundedMs(now - started)}`;
+  const { startedAt, authenticatedAt, bodyReadAt } = context;
+  const work = now - Math.max(bodyReadAt, authenticatedAt);
+  return `auth;dur=${roundedMs(authenticatedAt - startedAt)}, work;dur=${roundedMs(work)}, total;dur=${roundedMs(now - startedAt)}`;
 }
 
 /** The body that the request would have got, with a report of what it would have done to the project. */

@@ -6,7 +6,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
 import type { Placement } from '../placement.js';
 import { commitsAsServer, hasWriterDefaults, ownsSchemasAsSet } from '../project-rights.js';
-import type { ProjectDatabaseSetup } from '../project-databases.js';
+import type { ProjectDatabaseSetup } from '../project-database-setup.js';
 import { serviceWork } from '../postgres-errors.js';
 import type { Servers } from '../servers.js';
 import type { PostgresServer } from '../tenancy.js';

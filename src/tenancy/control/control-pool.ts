@@ -14,7 +14,7 @@ import {
 } from '../../pg/index.js';
 import { serviceWork } from '../postgres-errors.js';
 import { missingStandbys, StandbyMissing } from '../standby-wait.js';
-import { type AuditRow, withEntry } from './audit-log.js';
+import { type AuditRow, withEntry } from './audit-rows.js';
 
 /** All methods throw EngineError database_unavailable. */
 export class ControlPool {

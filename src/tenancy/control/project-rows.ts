@@ -3,7 +3,7 @@ import type { ProjectStatus } from '../../contract/projects.js';
 import { serverName } from '../../contract/servers.js';
 import { BEGIN, COMMIT, type Fragment, ident, sql } from '../../pg/index.js';
 import type { Placement } from '../placement.js';
-import type { AuditRow } from './audit-log.js';
+import type { AuditRow } from './audit-rows.js';
 import type { ControlPool } from './control-pool.js';
 import { PROJECT_JSON, projectRow, type ProjectRow, type StoredToken } from './control-rows.js';
 import { ACCEPTS_PROJECT } from './server-rows.js';

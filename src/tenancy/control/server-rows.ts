@@ -1,7 +1,7 @@
 /** The table `cdp.servers` of the control database, and the choice of servers with room for a project. */
 import { EngineError } from '../../contract/errors.js';
 import type { Consistency, PlacementRequest, ServerEngine, ServerStatus, Occupancy } from '../../contract/servers.js';
-import { type AuditRow, withEntry } from './audit-log.js';
+import { type AuditRow, withEntry } from './audit-rows.js';
 import { BEGIN, COMMIT, type Fragment, ident, join, type Row, sql, trusted } from '../../pg/index.js';
 import type { AddedServer, Placement } from '../placement.js';
 import type { ControlPool } from './control-pool.js';

@@ -1,6 +1,6 @@
 /** The table `cdp.tokens` of the control database. The rules of tokens are in `engine/access`. */
 import { sql } from '../../pg/index.js';
-import type { AuditRow } from './audit-log.js';
+import type { AuditRow } from './audit-rows.js';
 import type { ControlPool } from './control-pool.js';
 import {
   PROJECT_JSON,

@@ -1,8 +1,8 @@
 /** Which entries of an archive a restore takes, and the statements that follow. */
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { type TocEntry, readToc } from '../../../src/backup/logical/archive-contents.js';
-import { chooseEntries, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
+import { type TocEntry, readToc } from '../../../src/backup/logical/dump-toc.js';
+import { chooseEntries, setSearchPath } from '../../../src/backup/logical/toc-entries.js';
 import { entriesOf } from '../../../src/backup/logical/dump-entries.js';
 import { renameRoles } from '../../../src/backup/logical/roles.js';
 

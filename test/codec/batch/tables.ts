@@ -1,7 +1,7 @@
 /** Tables for the tests of the fast path, each in one format. */
 import { isUtf8 } from 'node:buffer';
 import { encodeBatch } from '../../../src/codec/batch/batch-encoder.js';
-import { type BatchFormat, type TableLayout, tableLayoutOf } from '../../../src/codec/batch/program.js';
+import { type BatchFormat, type TableLayout, tableLayoutOf } from '../../../src/codec/batch/table-layout.js';
 import type { EncodedBatch } from '../../../src/codec/index.js';
 import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { table } from './shapes.js';

@@ -1,7 +1,7 @@
 /** Refusals that anyone can cause: the first of each kind is an entry, the others of the interval are a count. */
 import { describe, expect, it } from 'vitest';
 import { RepeatCounter } from '../../../src/engine/audit/audit.js';
-import type { AuditRow } from '../../../src/tenancy/control/audit-log.js';
+import type { AuditRow } from '../../../src/tenancy/control/audit-rows.js';
 
 const refusal = (given: Partial<AuditRow> = {}): AuditRow => ({
   at: new Date(1),

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
 import { insertRecords } from '../../../src/engine/insert/insert.js';
-import { NEVER } from '../../../src/db/timed-request.js';
+import { NEVER } from '../../../src/db/backend-request.js';
 import type { ProjectRow } from '../../../src/tenancy/control/control-rows.js';
 import { inProject, startTestService, type TestProject, type TestService } from '../../support/service.js';
 

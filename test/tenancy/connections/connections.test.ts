@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { expect, it } from 'vitest';
 import { Session } from '../../../src/pg/index.js';
-import { ProjectConnectionPool } from '../../../src/tenancy/connections/connections.js';
+import { ProjectConnectionPool } from '../../../src/tenancy/connections/project-connection-pool.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
 import { makeFolder } from '../../support/folder.js';
 import { embeddedServer } from '../../support/postgres.js';

@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { fixed, type Session, withSession } from '../../../src/pg/index.js';
 import type { Placement } from '../../../src/tenancy/placement.js';
-import { roleLogin } from '../../../src/tenancy/credentials.js';
+import { roleLogin } from '../../../src/tenancy/role-login.js';
 import { CONNECTION_KINDS } from '../../../src/tenancy/connections/session-settings.js';
 import { type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
 import { testServers } from '../../support/postgres.js';

@@ -74,7 +74,7 @@ it('shows what a move copies and what prevents it; one move is canceled, and the
   expect(await (await project.seenAnew()).rows('SELECT count(*)::int AS n FROM visits')).toEqual([{ n: 1_000 }]);
   await page.getByRole('link', { name, exact: true }).first().click();
   await page.getByRole('definition').filter({ hasText: 'eu-1' }).waitFor();
-  await service.engine.deleteProject(name, BY_ITSELF);
+  await service.engine.projects.delete(name, BY_ITSELF);
 });
 
 it('cancels a move in each state before the switch', async () => {
@@ -134,7 +134,7 @@ it('drops a late answer about a server that is no longer chosen', async () => {
   expect(await dialog.getByRole('button', { name: 'Move', exact: true }).isDisabled()).toBe(true);
   await page.keyboard.press('Escape');
   await page.unrouteAll({ behavior: 'wait' });
-  await service.engine.deleteProject(name, BY_ITSELF);
+  await service.engine.projects.delete(name, BY_ITSELF);
 });
 
 it('shows what prevents a move, and sends nothing', async () => {
@@ -163,5 +163,5 @@ it('shows what prevents a move, and sends nothing', async () => {
   await dialog.getByText('It cannot move there').waitFor();
   expect(await dialog.getByRole('button', { name: 'Move', exact: true }).isDisabled()).toBe(true);
   await page.keyboard.press('Escape');
-  await service.engine.deleteProject(name, BY_ITSELF);
+  await service.engine.projects.delete(name, BY_ITSELF);
 });

@@ -1,0 +1,170 @@
+/**
+ * Receipts: the outcome of requests by Idempotency-Key. The row that a request stores in its own transaction is its
+ * receipt, so the two cannot disagree. To settle a key means to store, under its lock, that it is refused.
+ */
+import { DAY_MS } from '../contract/calendar.js';
+import type { Receipt } from '../contract/wire/receipts.js';
+import { type Fragment, sql } from '../pg/index.js';
+import { ANY_NAMESPACE, deletesFrom, isKept, lockOf } from './idempotency.js';
+import type { Project } from './project.js';
+import type { WriteEnd, QueryRunner } from './transaction.js';
+
+/** Maximum number of keys settled in one transaction, which holds up to three locks for each. */
+const SETTLED_AT_ONCE = 50;
+
+interface ReceiptsOptions {
+  /** The table of the batches; null: any table, and other requests too. */
+  readonly tableName: string | null;
+  /** Whether keys without a stored request are refused from now on. */
+  readonly settle: boolean;
+  /** How long receipts are kept. */
+  readonly days: number;
+  /** Aborted when the client disconnects, or with the EngineError that ends the request. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * @returns for each key, in order, the receipts of its requests, one per table; or a single receipt that says there is
+ * none
+ * @throws EngineError outcome_unknown, query_timeout; with `settle` also quota_exceeded
+ */
+export async function readReceipts(
+  project: Project,
+  keys: readonly string[],
+  { tableName, settle, days, signal }: ReceiptsOptions,
+): Promise<Receipt[][]> {
+  const since = new Date(Date.now() - days * DAY_MS).toISOString();
+  for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
+    const some = keys.slice(i, i + SETTLED_AT_ONCE);
+    await project.write({ signal, isIdempotent: true }, (db) => settleKeys(db, some, tableName));
+  }
+  // A row lock makes the commit wait for synchronous standbys, which may still lack the rows.
+  const options = {
+    connection: settle ? 'write' : 'write-unless-fenced',
+    signal,
+    growth: 'none',
+    isIdempotent: true,
+  } as const;
+  const evidence = await project.write(options, (db) => lookUp(db, keys, tableName));
+  return evidence.map((one) => receiptsOf(one, settle, since));
+}
+
+/** The namespaces of the keys that are locked, and that are refused once settled. */
+const namespacesOf = (tableName: string | null): string[] =>
+  tableName === null ? [ANY_NAMESPACE] : [tableName, deletesFrom(tableName)];
+
+/** Rows of requests: the row of a settled key has no fingerprint. Not by the response, which the reader may not see. */
+const areReceipts = (tableName: string | null): Fragment =>
+  tableName === null
+    ? sql`(fingerprint IS NOT NULL)`
+    : sql`(fingerprint IS NOT NULL AND path = ANY (${namespacesOf(tableName)}::pg_catalog.text[]))`;
+
+/** Skips keys that another request has locked. */
+async function settleKeys(
+  db: QueryRunner,
+  keys: readonly string[],
+  tableName: string | null,
+): Promise<WriteEnd<null, void>> {
+  const namespaces = namespacesOf(tableName);
+  const locks = keys.flatMap((key, i) => [
+    ...namespaces.map((namespace) => ({ i, number: lockOf(namespace, key), isShared: false })),
+    ...(tableName === null ? [] : [{ i, number: lockOf(ANY_NAMESPACE, key), isShared: true }]),
+  ]);
+  // As in `claimKey`, a separate statement after the locks looks up the rows.
+  const [locked] = await db.run([
+    sql`SELECT i FROM ROWS FROM (pg_catalog.unnest(${locks.map(({ i }) => i)}::pg_catalog.int4[]),
+        pg_catalog.unnest(${locks.map(({ number }) => number)}::pg_catalog.int8[]),
+        pg_catalog.unnest(${locks.map(({ isShared }) => isShared)}::pg_catalog.bool[])) AS lock (i, number, is_shared)
+      GROUP BY i HAVING pg_catalog.bool_and(CASE WHEN is_shared THEN pg_catalog.pg_try_advisory_xact_lock_shared(number)
+        ELSE pg_catalog.pg_try_advisory_xact_lock(number) END)`,
+  ]);
+  const free = (locked?.rows ?? []).map(([i]) => keys[Number(i)] ?? '');
+  const settle = sql`INSERT INTO _cdp.idempotency_keys (path, key, expires_at)
+    SELECT free_path, free_key, NULL FROM pg_catalog.unnest(${namespaces}::pg_catalog.text[]) AS free_path,
+      pg_catalog.unnest(${free}::pg_catalog.text[]) AS free_key
+    WHERE NOT EXISTS (SELECT FROM _cdp.idempotency_keys WHERE key = free_key AND ${areReceipts(tableName)})
+    ON CONFLICT DO NOTHING`;
+  return { response: null, beforeCommit: [settle], resultOf: () => {} };
+}
+
+/** A row of the table of keys. */
+interface ReceiptRow {
+  isSettled: boolean;
+  /** A repeat gets its response; otherwise the key is free for another request. */
+  isKept: boolean;
+  namespace: string;
+  receipt: Omit<StoredReceipt, 'table' | 'operation'>;
+}
+type StoredReceipt = Extract<Receipt, { status: 'stored' }>;
+
+/** The facts about a key. */
+interface Evidence {
+  key: string;
+  /** A request holds its lock. */
+  isHeld: boolean;
+  /** The latest first. */
+  rows: ReceiptRow[];
+}
+
+async function lookUp(
+  db: QueryRunner,
+  keys: readonly string[],
+  tableName: string | null,
+): Promise<WriteEnd<null, Evidence[]>> {
+  const namespaces = namespacesOf(tableName);
+  const locks = keys.map((key) => namespaces.map((namespace) => lockOf(namespace, key)));
+  // If a request ends between the two statements, the second one sees its row.
+  const [lockRows, stored] = await db.run([
+    sql`SELECT number FROM pg_catalog.unnest(${locks.flat()}::pg_catalog.int8[]) AS number
+      WHERE NOT CASE WHEN pg_catalog.pg_try_advisory_lock(number) THEN pg_catalog.pg_advisory_unlock(number) ELSE false END`,
+    sql`SELECT key, path, fingerprint IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
+        pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+      FROM _cdp.idempotency_keys WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areReceipts(tableName)}
+        OR (fingerprint IS NULL AND path = ANY (${[...namespaces, ANY_NAMESPACE]}::pg_catalog.text[])))
+      ORDER BY created_at DESC ${db.isReader ? sql`` : sql`FOR KEY SHARE`}`,
+  ]);
+  const heldLocks = new Set(lockRows?.rows.map(([number]) => number));
+  const rows = new Map<string, ReceiptRow[]>(keys.map((key) => [key, []]));
+  for (const [key = '', namespace, isSettled, kept, count, transaction, sha256, at] of stored?.rows ?? []) {
+    rows.get(key ?? '')?.push({
+      isSettled: isSettled === 't',
+      isKept: kept === 't',
+      namespace: namespace ?? '',
+      receipt: {
+        key: key ?? '',
+        status: 'stored',
+        rows: count == null ? null : Number(count),
+        stored_at: at ?? '',
+        transaction_id: transaction ?? null,
+        body_sha256: sha256 ?? null,
+      },
+    });
+  }
+  const evidence = keys.map((key, i) => ({
+    key,
+    isHeld: locks[i]?.some((lock) => heldLocks.has(lock)) ?? false,
+    rows: rows.get(key) ?? [],
+  }));
+  return { response: null, resultOf: () => evidence };
+}
+
+/** @param settle whether settling was requested: the key is settled unless a request held it */
+function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: string): Receipt[] {
+  // If a key is used again, its running batch is the one in question.
+  const receipts = rows.filter(({ isSettled, isKept }) => !isSettled && (isKept || !isHeld)).map(storedReceipt);
+  if (receipts.length > 0) {
+    const isSameKind = (one: StoredReceipt) => (other: StoredReceipt) =>
+      other.table === one.table && (one.table !== null || other.operation === one.operation);
+    return receipts.filter((receipt, i) => receipts.findIndex(isSameKind(receipt)) === i);
+  }
+  const isSettled = rows.some(({ isSettled }) => isSettled);
+  if (!isSettled && (isHeld || settle)) return [{ key, status: 'running' }];
+  return [{ key, status: 'not_stored', settled: isSettled, since }];
+}
+
+function storedReceipt({ namespace, receipt }: ReceiptRow): StoredReceipt {
+  const [word = '', rest] = namespace.split(' ');
+  if (rest === undefined) return { ...receipt, table: word, operation: 'insert' };
+  if (!rest.startsWith('/')) return { ...receipt, table: rest, operation: 'delete' };
+  return { ...receipt, table: null, operation: rest === '/api/cdp/sql' ? 'sql' : 'schema' };
+}

@@ -1,0 +1,156 @@
+/**
+ * The routes of the admin socket, which no TCP listener has: the admin API without a token, and other routes for the
+ * operator's commands.
+ */
+import { EngineError } from '../../contract/errors.js';
+import * as wire from '../../contract/wire/admin-socket.js';
+import { NowQuery } from '../../contract/wire/projects.js';
+import { CreateTokenBody, shownToken } from '../../contract/wire/tokens.js';
+import type { ServiceUnderTest } from '../../engine/doctor/doctor.js';
+import { DEFAULT_SERVER } from '../../contract/servers.js';
+import { progressResponse } from '../response/progress-response.js';
+import { auditOriginOf } from '../observability/audit-request.js';
+import { OPERATIONS } from './operations.js';
+import { endsNow, timeOf } from './call-inputs.js';
+import type { RouteResponse, Call, Operation, Route } from './operation.js';
+
+/** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
+interface AdminSocketCall extends Omit<Call, 'engine'> {
+  readonly local: ServiceUnderTest;
+}
+
+/** A route without the fields for tokens and audit entries. */
+export interface AdminSocketRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'success'> {
+  /** A body. */
+  readonly example?: unknown;
+  handle(call: AdminSocketCall): Promise<RouteResponse>;
+}
+
+const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
+  {
+    method: 'GET',
+    url: '/api/cdp/local/placements',
+    success: { status: 200 },
+    async handle({ local }) {
+      const { projects, archiveWatch } = await local.engine();
+      const archived = await archiveWatch.check();
+      const placements: wire.ProjectLocation[] = (await projects.list()).map(
+        ({ id, placement: { database, server, added } }) => {
+          const folder = server === DEFAULT_SERVER || added !== null ? null : server;
+          const state = archived.get(id);
+          const isOn = state?.failure === null ? 'on' : 'failing';
+          return { id, database, folder, archive: folder === null ? null : state === undefined ? 'off' : isOn };
+        },
+      );
+      return { body: { success: true, placements } };
+    },
+  },
+  {
+    method: 'GET',
+    url: '/api/cdp/local/tokens',
+    success: { status: 200 },
+    async handle({ local }) {
+      const tokens = await (await local.engine()).tokens.list(null);
+      return { body: { success: true, tokens: tokens.map(shownToken) } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/tokens',
+    body: CreateTokenBody,
+    example: { name: 'ops' },
+    success: { status: 201 },
+    async handle({ local, request }) {
+      const { name, scopes, expires_at: expires } = request.body as CreateTokenBody;
+      if (scopes !== undefined) throw new EngineError('invalid_request', 'An admin token has no scopes');
+      const options = { name, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
+      const { token, details } = await (await local.engine()).tokens.create(null, options, auditOriginOf(request));
+      return { body: { success: true, token, details: shownToken(details) } };
+    },
+  },
+  {
+    method: 'DELETE',
+    url: '/api/cdp/local/tokens/:token_id',
+    query: NowQuery,
+    success: { status: 200 },
+    async handle({ local, request }) {
+      const { token_id: id } = request.params as { token_id: string };
+      const details = await (await local.engine()).tokens.revoke(id, { now: endsNow(request) }, auditOriginOf(request));
+      return { body: { success: true, details: shownToken(details) } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/doctor',
+    success: { status: 200 },
+    async handle(call) {
+      const { examine } = await import('../../engine/doctor/doctor.js');
+      const work = async (onFinding: (finding: wire.Finding) => void) => {
+        await examine(call.local, auditOriginOf(call.request), onFinding);
+        return {};
+      };
+      await progressResponse(call, ({ say }) => work((finding) => say({ finding })));
+      return { body: null };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/backup',
+    body: wire.BackupBody,
+    example: { file: '/nowhere/shop.cdp', project: 'shop', format: null, postgres_bin: null, path: '' },
+    success: { status: 200 },
+    async handle(call) {
+      const { local, request } = call;
+      const { file, project, format: form, jobs = 1, postgres_bin: folder, path } = request.body as wire.BackupBody;
+      const options = { file, projectName: project, form, jobs, programSearch: { folder, path } };
+      // Its modules are loaded on demand, here and below: few processes need them.
+      const { backup } = await import('../../backup/backup.js');
+      const services = (await local.engine()).backupServices(auditOriginOf(request));
+      await progressResponse(call, (reporting) => backup(services, { ...options, ...reporting }));
+      return { body: null };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/archive',
+    body: wire.ArchiveBody,
+    example: { project: 'shop', on: true },
+    success: { status: 200 },
+    async handle({ local, request }) {
+      const { project, on } = request.body as wire.ArchiveBody;
+      const { setArchiving } = await import('../../backup/archiving.js');
+      await setArchiving((await local.engine()).backupServices(auditOriginOf(request)), project, on);
+      return { body: { success: true } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/restore',
+    body: wire.RestoreBody,
+    example: { file: '/nowhere/shop.cdp', project: null, as: null, at: null, postgres_bin: null, path: '' },
+    success: { status: 200 },
+    async handle(call) {
+      const { local, request } = call;
+      const { file, project, as, at, missing, ...more } = request.body as wire.RestoreBody;
+      const { server, labels, postgres_bin: folder, path } = more;
+      const time = at === null ? null : timeOf('at', at);
+      const where = { placementRequest: { server, labels }, programSearch: { folder, path } };
+      const options = { file, projectName: project, as, at: time, missing: missing ?? false, ...where };
+      const { restore } = await import('../../backup/restore.js');
+      const services = (await local.engine()).backupServices(auditOriginOf(request));
+      await progressResponse(call, (reporting) => restore(services, { ...options, ...reporting }));
+      return { body: null };
+    },
+  },
+];
+
+/** An operation of the admin API, without its token. */
+const withoutToken = (operation: Operation): AdminSocketRoute => ({
+  ...operation,
+  handle: async (call) => operation.handle({ ...call, engine: await call.local.engine() }),
+});
+
+export const ADMIN_SOCKET_ROUTES: readonly AdminSocketRoute[] = [
+  ...OPERATIONS.filter(({ access }) => access === 'admin').map(withoutToken),
+  ...ONLY_ON_SOCKET,
+];
