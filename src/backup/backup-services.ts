@@ -10,7 +10,7 @@ import type { Tenancy } from '../tenancy/tenancy.js';
 
 export interface BackupServices {
   readonly control: ControlDatabase;
-  readonly projectDatabases: ProjectDatabaseSetup;
+  readonly databaseSetup: ProjectDatabaseSetup;
   readonly servers: Servers;
   readonly projects: BackupProjects;
   /** Logs and counts damaged data of a project. @param place nothing that a caller has chosen */

@@ -202,7 +202,7 @@ async function writeBackup(services: BackupServices, options: BackupOptions, wri
     format: 'cdp-backup',
     format_version: FORMAT_VERSION,
     program_version: VERSION,
-    schema_version: services.projectDatabases.schemaVersion,
+    schema_version: services.databaseSetup.schemaVersion,
     created_at: createdAt.toISOString(),
     projects: savedProjects,
     left_out: leftOut,

@@ -200,12 +200,12 @@ async function requireFreeTokens({ control }: BackupServices, chosen: readonly C
 }
 
 async function requireExtensions(
-  { projectDatabases }: BackupServices,
+  { databaseSetup }: BackupServices,
   { manifest }: BackupFile,
   chosen: readonly ChosenProject[],
   targets: readonly Tenancy[],
 ): Promise<void> {
-  if (manifest.schema_version > projectDatabases.schemaVersion) {
+  if (manifest.schema_version > databaseSetup.schemaVersion) {
     throw new Error('The backup was made by a newer program: restore it with that one');
   }
   const extensions = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? saved.extensions : []));
@@ -254,7 +254,7 @@ async function planRestore(
         const loaded = await loadDump({ tenancy, placement, dumped: saved, file, programs, signal });
         // A new place may let the project create schemas, as its own ones needed.
         if (placement.ownSchemas && !one.ownSchemas) {
-          await services.projectDatabases.applyOwnSchemas(tenancy, { ...placement, ownSchemas: false });
+          await services.databaseSetup.applyOwnSchemas(tenancy, { ...placement, ownSchemas: false });
         }
         return { ...loaded, damage: null };
       };

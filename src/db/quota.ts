@@ -51,12 +51,12 @@ export class Quotas {
 
   /**
    * @param defaultBytes the quota of projects without their own; null: none
-   * @param lackOfRoom the error for writes while the disk of the project's server is nearly full; null: it has room
+   * @param diskFullError the error for writes while the disk of the project's server is nearly full; null: it has room
    */
   constructor(
     private readonly measure: MeasureSize,
     private readonly defaultBytes: number | null,
-    private readonly lackOfRoom: (project: ProjectRow) => EngineError | null,
+    private readonly diskFullError: (project: ProjectRow) => EngineError | null,
   ) {}
 
   /** Projects that were over their quota when this instance last measured them. */
@@ -80,7 +80,7 @@ export class Quotas {
    * @returns null, at once, for a project without a quota. @throws EngineError database_unavailable
    */
   overQuota(row: ProjectRow): Promise<OverQuota | null> | null {
-    const error = this.lackOfRoom(row);
+    const error = this.diskFullError(row);
     if (error !== null) return Promise.resolve({ error, mayRunCode: true });
     const watched = this.watched(row);
     return watched === null ? null : this.check(watched.usage);

@@ -226,14 +226,14 @@ export interface CommitPlan<A, T> {
  */
 export const planCommit = <A>(
   response: A,
-  last: readonly Step[] = [],
+  beforeCommit: readonly Step[] = [],
   more: { readonly rows?: number; readonly onRefused?: (error: PostgresError, db: QueryRunner) => Promise<never> } = {},
 ): CommitPlan<A, Replayable<A>> => {
   const { rows, onRefused } = more;
   const resultOf = () => ({ response, replayed: false });
   return {
     response,
-    beforeCommit: last,
+    beforeCommit,
     resultOf,
     ...(rows !== undefined && { rows }),
     ...(onRefused !== undefined && { onRefused: (error, _, db) => onRefused(error, db) }),

@@ -50,7 +50,7 @@ export interface EngineParts {
   readonly control: ControlDatabase;
   readonly servers: Servers;
   readonly serverWatch: ServerWatch;
-  readonly projectDatabases: ProjectDatabaseSetup;
+  readonly databaseSetup: ProjectDatabaseSetup;
   readonly audit: Audit;
   readonly projects: Projects;
   readonly moves: Moves;
@@ -116,10 +116,10 @@ export class Engine extends Parts {
 
   /** @param by for the audit log */
   backupServices(by: AuditOrigin): BackupServices {
-    const { audit, control, projectDatabases, projects, servers } = this;
+    const { audit, control, databaseSetup, projects, servers } = this;
     return {
       control,
-      projectDatabases,
+      databaseSetup,
       servers,
       projects: {
         list: () => projects.list(),

@@ -76,12 +76,12 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
   let servers: Servers | undefined;
   try {
     const services = await openControl(settings, pool, signal);
-    const { control, projectDatabases, audit } = services;
+    const { control, databaseSetup, audit } = services;
     servers = services.servers;
     const projects = new Projects(services, (projectId) => database.forget(projectId));
     await projects.unfinished.clear();
     const access = await openAccess(settings, services);
-    const projectSessions = new ProjectSessions(servers, projectDatabases);
+    const projectSessions = new ProjectSessions(servers, databaseSetup);
     const database = databaseAccess(settings, services, projects, projectSessions);
     const { corruption, quotas } = database;
     const { log } = settings;
@@ -92,7 +92,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
       serverWatch: new ServerWatch(control.servers, servers, settings.log, (names) =>
         database.capacities.retain(names),
       ),
-      projectDatabases,
+      databaseSetup,
       audit,
       projects,
       moves: new Moves({
@@ -133,28 +133,28 @@ async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortS
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
-  const prepare = async (control: ControlDatabase): Promise<Pick<ProjectServices, 'servers' | 'projectDatabases'>> => {
+  const prepare = async (control: ControlDatabase): Promise<Pick<ProjectServices, 'servers' | 'databaseSetup'>> => {
     const isAtRest = (placement: Placement) => moveRows.isAtRest(placement);
     const onRestored = (placement: Placement, restored: readonly string[]): void => {
       // If the lookup fails, the report names no project.
       const lookUp = control.projects.at(placement).catch(() => null);
       void lookUp.then((project) => reportRepair({ audit, log: settings.log }, BY_ITSELF, project, restored));
     };
-    const projectDatabases = new ProjectDatabaseSetup(
+    const databaseSetup = new ProjectDatabaseSetup(
       readMigrations('project'),
       settings.extensions,
       isAtRest,
       onRestored,
     );
-    const provisioning = { projectDatabases, credentials, previous, template: `cdp_template_${control.instanceId}` };
+    const provisioning = { databaseSetup, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.log);
-      const tenancy = await OwnServerTenancy.open(embedded, projectDatabases, control, idleStopMs, events);
-      return { servers: new Servers(tenancy, provisioning), projectDatabases };
+      const tenancy = await OwnServerTenancy.open(embedded, databaseSetup, control, idleStopMs, events);
+      return { servers: new Servers(tenancy, provisioning), databaseSetup };
     }
     const defaultTenancy = new OwnDatabaseTenancy(address, provisioning);
     await defaultTenancy.prepare();
-    return { servers: new Servers(defaultTenancy, provisioning), projectDatabases };
+    return { servers: new Servers(defaultTenancy, provisioning), databaseSetup };
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare, waiting, signal);

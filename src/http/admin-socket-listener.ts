@@ -10,7 +10,7 @@ import type { ServiceUnderTest } from '../engine/doctor/doctor.js';
 import { ErrorExit } from './response/error-exit.js';
 import { forOperator } from './response/progress-response.js';
 import { ADMIN_SOCKET_ROUTES } from './api/admin-socket-routes.js';
-import type { RouteSettings } from './api/operation.js';
+import type { RouteSettings } from './route.js';
 import { type ListenerSettings, createListener } from './listener.js';
 import { refuseOtherMethods } from './known-paths.js';
 import { inputOf } from './serve-route.js';

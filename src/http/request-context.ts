@@ -4,7 +4,7 @@ import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Reservation } from '../engine/limits/memory-budget.js';
 import type { Project } from '../db/project.js';
-import type { Route } from './api/operation.js';
+import type { Route } from './route.js';
 import type { KnownPath } from './known-paths.js';
 import type { RequestSpan } from './observability/request-spans.js';
 

@@ -13,7 +13,7 @@ export interface MoveServices {
   readonly control: ControlDatabase;
   readonly moveRows: MoveRows;
   readonly servers: Servers;
-  readonly projectDatabases: ProjectDatabaseSetup;
+  readonly databaseSetup: ProjectDatabaseSetup;
   readonly audit: MoveAudit;
   readonly log: Log;
   /** @throws EngineError not_found, database_unavailable */

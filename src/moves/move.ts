@@ -93,10 +93,10 @@ class ProjectMove {
 
   /** `preparing`. Brings the source's schema and roles up to date, and creates an empty target. */
   private async prepare(): Promise<void> {
-    const { projectDatabases } = this.services;
+    const { databaseSetup } = this.services;
     const { tenancy, placement } = this.source;
-    await serviceWork(() => projectDatabases.upgrade(tenancy, placement));
-    await serviceWork(() => projectDatabases.restoreRights(tenancy, placement));
+    await serviceWork(() => databaseSetup.upgrade(tenancy, placement));
+    await serviceWork(() => databaseSetup.restoreRights(tenancy, placement));
     this.signal.throwIfAborted();
     await this.createTarget();
     this.signal.throwIfAborted();
@@ -167,9 +167,9 @@ class ProjectMove {
   /** `switched`. From now on the project lives on the target. */
   private async switch(): Promise<void> {
     this.signal.throwIfAborted();
-    const { audit, projectDatabases, moveRows } = this.services;
+    const { audit, databaseSetup, moveRows } = this.services;
     const entry = audit.entryOfChange(this.by, { operation: 'project.move', object: serverName(this.move.target) });
-    if (!(await moveRows.switch(this.move, projectDatabases.schemaVersion, entry))) throw beingUndone();
+    if (!(await moveRows.switch(this.move, databaseSetup.schemaVersion, entry))) throw beingUndone();
   }
 
   private async lockOut(role: ProjectRole, during: MoveState): Promise<void> {
@@ -204,9 +204,7 @@ class ProjectMove {
     // The setting may have changed since the move began.
     const now = await this.services.control.projects.find('id', this.move.projectId);
     if (now?.placement.ownSchemas !== false) return;
-    await serviceWork(() =>
-      this.services.projectDatabases.applyOwnSchemas(tenancy, { ...placement, ownSchemas: false }),
-    );
+    await serviceWork(() => this.services.databaseSetup.applyOwnSchemas(tenancy, { ...placement, ownSchemas: false }));
   }
 }
 

@@ -13,7 +13,7 @@ export interface Offer {
   /** Major version of Postgres. */
   readonly major: number;
   readonly extensions: readonly string[];
-  readonly mayOwnSchemas: boolean;
+  readonly allowsOwnSchemas: boolean;
 }
 
 export interface RebalanceFacts {
@@ -118,7 +118,7 @@ function obstacle(project: PlacedProject, from: ServerLoad, to: ServerLoad): str
   if (to.projects.length >= (server.tenancy === 'dedicated' ? 1 : (server.maxProjects ?? Infinity)))
     return 'it has reached its limit of projects';
   if (to.bytes + project.bytes > (server.maxBytes ?? Infinity)) return 'its projects would exceed its size limit';
-  if (!offer.mayOwnSchemas && project.hasSchemas) return 'projects may not have schemas of their own there';
+  if (!offer.allowsOwnSchemas && project.hasSchemas) return 'projects may not have schemas of their own there';
   return null;
 }
 
@@ -129,7 +129,7 @@ export async function factsForRebalance({ control, servers, sizesOf }: MoveServi
     all.map(async (server) => [server.name, await offerOf(servers, server)] as const),
   );
   const offers = new Map(offerOfEach.filter((entry): entry is [string, Offer] => entry[1] !== null));
-  const isOpen = ({ name, status }: ServerRow) => status === 'active' && offers.get(name)?.mayOwnSchemas === false;
+  const isOpen = ({ name, status }: ServerRow) => status === 'active' && offers.get(name)?.allowsOwnSchemas === false;
   const withSchemas = all.some(isOpen) ? await schemaOwners(servers, projects, offers) : new Set<string>();
   return { servers: all, projects, offers, sizes: await sizesOf(projects), withSchemas };
 }
@@ -143,7 +143,7 @@ async function offerOf(servers: Servers, row: ServerRow): Promise<Offer | null> 
     return {
       major: await tenancy.major(),
       extensions: await tenancy.extensions(),
-      mayOwnSchemas: await tenancy.allowsOwnSchemas(),
+      allowsOwnSchemas: await tenancy.allowsOwnSchemas(),
     };
   } catch {
     return null;

@@ -52,11 +52,11 @@ export class CitusTenancy extends TenancyByAddress {
     await this.asService(async (session) => {
       // Otherwise each schema would be distributed as a whole to one worker.
       await session.query(sql`SET citus.enable_schema_based_sharding = off`);
-      await this.provisioning.projectDatabases.prepare(session);
+      await this.provisioning.databaseSetup.prepare(session);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(placement.database)} FROM PUBLIC`);
       await grant(session, placement);
     });
-    await this.provisioning.projectDatabases.grantDefaults(this, placement);
+    await this.provisioning.databaseSetup.grantDefaults(this, placement);
   }
 
   /** The roles go last: they show whether the project in the database is that of the placement. */

@@ -63,7 +63,7 @@ export class OwnDatabaseTenancy extends TenancyByAddress {
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
     });
     await this.asService((session) => grant(session, placement), database);
-    await this.provisioning.projectDatabases.grantDefaults(this, placement);
+    await this.provisioning.databaseSetup.grantDefaults(this, placement);
   }
 
   async drop(placement: Placement): Promise<void> {
@@ -151,7 +151,7 @@ export class OwnDatabaseTenancy extends TenancyByAddress {
       await locking.query(sql`REVOKE ALL ON DATABASE ${ident(this.provisioning.template)} FROM PUBLIC`);
       await this.asService(async (session) => {
         this.isSuperuser = await isSuperuser(session);
-        await this.provisioning.projectDatabases.prepare(session);
+        await this.provisioning.databaseSetup.prepare(session);
         await this.hideOthers(session);
       }, this.provisioning.template);
     });

@@ -47,24 +47,24 @@ export class OwnServerTenancy implements Tenancy {
 
   private constructor(
     private readonly fleet: Fleet,
-    private readonly projectDatabases: ProjectDatabaseSetup,
+    private readonly databaseSetup: ProjectDatabaseSetup,
     private readonly control: ControlDatabase,
     private readonly idleStopMs: number,
   ) {}
 
   static async open(
     embedded: Embedded,
-    projectDatabases: ProjectDatabaseSetup,
+    databaseSetup: ProjectDatabaseSetup,
     control: ControlDatabase,
     idleStopMs: number,
     events: Omit<FleetEvents, 'beforeStop' | 'inUse'>,
   ): Promise<OwnServerTenancy> {
-    refuseReachingOut(projectDatabases.extensions);
+    refuseReachingOut(databaseSetup.extensions);
     const beforeStop = (id: string, idleMs: number) => tenancy.beforeStop(id, idleMs);
     // While it runs it may grow, and not every stop can store the new size.
     const inUse = (id: string) => void control.projects.setSize(id, null).catch(() => {});
-    const fleet = await embedded.openFleet(templateOf(projectDatabases), { ...events, beforeStop, inUse });
-    const tenancy = new OwnServerTenancy(fleet, projectDatabases, control, idleStopMs);
+    const fleet = await embedded.openFleet(templateOf(databaseSetup), { ...events, beforeStop, inUse });
+    const tenancy = new OwnServerTenancy(fleet, databaseSetup, control, idleStopMs);
     return tenancy;
   }
 
@@ -196,7 +196,7 @@ export class OwnServerTenancy implements Tenancy {
   }
 
   extensions(): Promise<string[]> {
-    return Promise.resolve([...this.projectDatabases.extensions]);
+    return Promise.resolve([...this.databaseSetup.extensions]);
   }
 
   async close(): Promise<void> {
@@ -235,8 +235,8 @@ const addressOf = (socket: SuperuserLogin): ServerAddress => ({
 });
 
 /** The source of new projects' servers: the roles, and the database with the service's own schema. */
-function templateOf(projectDatabases: ProjectDatabaseSetup): Template {
-  const contents = [projectDatabases.schemaVersion, RIGHTS, ...projectDatabases.extensions].join(' ');
+function templateOf(databaseSetup: ProjectDatabaseSetup): Template {
+  const contents = [databaseSetup.schemaVersion, RIGHTS, ...databaseSetup.extensions].join(' ');
   const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);
   return {
     version,
@@ -252,11 +252,11 @@ function templateOf(projectDatabases: ProjectDatabaseSetup): Template {
         await session.query(sql`ALTER ROLE ALL SET log_min_messages = panic`);
       });
       await withServiceSession(address, PLACEMENT.database, async (session) => {
-        await projectDatabases.prepare(session);
+        await databaseSetup.prepare(session);
         await grant(session, placement);
       });
       const server = { address, hasTransactionTimeout: () => Promise.resolve(false) };
-      await projectDatabases.grantDefaults({ password: () => '', serverOf: () => server }, placement);
+      await databaseSetup.grantDefaults({ password: () => '', serverOf: () => server }, placement);
     },
   };
 }

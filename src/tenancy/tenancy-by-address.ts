@@ -17,7 +17,7 @@ import { connectionsTo, type CreatedObject, type PostgresServer, type Tenancy } 
 
 /** What it takes to create projects on servers by address: the same for all servers of an installation. */
 export interface Provisioning {
-  readonly projectDatabases: ProjectDatabaseSetup;
+  readonly databaseSetup: ProjectDatabaseSetup;
   readonly credentials: Credentials;
   /** From the previous secret; null: there is none. */
   readonly previous: Credentials | null;

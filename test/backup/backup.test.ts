@@ -247,7 +247,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
             ALTER TABLE _cdp.quarantined RENAME TO quarantine; GRANT SELECT ON _cdp.quarantine TO PUBLIC`),
         placement.database,
       );
-      const { projectDatabases: databases } = source.engine.backupServices(BY_ITSELF);
+      const { databaseSetup: databases } = source.engine.backupServices(BY_ITSELF);
       const untouched = vi.spyOn(databases, 'restoreRights').mockResolvedValue([] as never);
       await save(source, 'old-quarantine.cdp', { projectName: 'old-quarantine' });
       untouched.mockRestore();
@@ -689,7 +689,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const before = await at(source, 'access', describeAccess);
       const seen = await at(source, 'access', rowsSeen);
       // The backup itself must not see to rights that the project has changed.
-      const { projectDatabases: databases } = source.engine.backupServices(BY_ITSELF);
+      const { databaseSetup: databases } = source.engine.backupServices(BY_ITSELF);
       const untouched = vi.spyOn(databases, 'restoreRights').mockResolvedValue([] as never);
       await save(source, 'access.cdp', { projectName: 'access' });
       untouched.mockRestore();

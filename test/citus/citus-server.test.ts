@@ -28,7 +28,7 @@ describe.runIf(hasCitus())('a project on a Citus cluster', () => {
     const added = { urlReference: 'env:GIANT', addedAt: 0, engine: 'citus', maxConnections: null } as const;
     const tenancy = new CitusTenancy(
       address,
-      { projectDatabases: databases, credentials, previous: null, template: '' },
+      { databaseSetup: databases, credentials, previous: null, template: '' },
       'giant',
       added,
     );

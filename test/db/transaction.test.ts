@@ -65,7 +65,7 @@ it('a transaction whose work threw has ended, too', async () => {
   };
   await expect(project.read({ signal: NEVER }, broken)).rejects.toThrow('broken');
   await expect(project.write({ signal: NEVER }, broken)).rejects.toThrow('broken');
-  const refused = { response: null, last: [sql`SELECT 1 / 0`], resultOf: () => null };
+  const refused = { response: null, beforeCommit: [sql`SELECT 1 / 0`], resultOf: () => null };
   const write = project.write<null>({ signal: NEVER }, () => ({ ...refused, onRefused: (_, __, db) => broken(db) }));
   await expect(write).rejects.toThrow('broken');
   await expect(project.write({ signal: NEVER }, () => ({ afterRollback: broken }))).rejects.toThrow('broken');

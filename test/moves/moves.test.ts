@@ -366,7 +366,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
       await raiseFence(tenancy, asleep.placement, 'writer', isStill);
       await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
       // Nor does what repairs a project's roles lower the fence.
-      await expect(engine.projectDatabases.restoreRights(tenancy, asleep.placement)).rejects.toMatchObject({
+      await expect(engine.databaseSetup.restoreRights(tenancy, asleep.placement)).rejects.toMatchObject({
         code: 'database_unavailable',
       });
       await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });

@@ -23,7 +23,7 @@ const projects = (where: string, count: number): ProjectRow[] =>
     },
   }));
 
-const OFFER: Offer = { major: 18, extensions: [], mayOwnSchemas: true };
+const OFFER: Offer = { major: 18, extensions: [], allowsOwnSchemas: true };
 
 /** How many are to move, by `from -> to`. */
 const planned = (
@@ -96,7 +96,7 @@ it.each<[string, ServerRow, Partial<RebalanceFacts>, Record<string, number>]>([
     'that allows no schemas, but for projects that have none',
     server('eu'),
     {
-      ...offered({ default: {}, eu: { mayOwnSchemas: false } }),
+      ...offered({ default: {}, eu: { allowsOwnSchemas: false } }),
       withSchemas: new Set(['0', '2', '3'].map((n) => `default-${n}`)),
     },
     { 'default -> eu': 1 },

@@ -50,8 +50,8 @@ describe.each(Object.entries(KINDS))('on %s', (_, start) => {
         const tenancy = service.engine.servers.tenancyOf(placement);
         const { signal } = new AbortController();
         expect(await countRows(tenancy, placement, signal)).toEqual([{ name: 'visits', rows: 0 }]);
-        await service.engine.projectDatabases.restoreRights(tenancy, placement);
-        await service.engine.projectDatabases.upgrade(tenancy, placement);
+        await service.engine.databaseSetup.restoreRights(tenancy, placement);
+        await service.engine.databaseSetup.upgrade(tenancy, placement);
         expect((await service.engine.projects.repair(project.name, BY_ITSELF)).project.id).toBe(project.id);
       });
     },

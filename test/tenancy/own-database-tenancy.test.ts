@@ -40,7 +40,7 @@ beforeEach(() => {
     connectionTimeoutMillis: 5_000,
   };
   tenancy = new OwnDatabaseTenancy(address, {
-    projectDatabases: new ProjectDatabaseSetup(
+    databaseSetup: new ProjectDatabaseSetup(
       readMigrations('project'),
       [],
       () => Promise.resolve(true),

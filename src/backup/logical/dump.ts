@@ -34,7 +34,7 @@ const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications',
  * @throws ProgramFailed, PostgresError, what `add` throws
  */
 export async function saveDump(
-  { projectDatabases, projects, servers }: BackupServices,
+  { databaseSetup, projects, servers }: BackupServices,
   row: ProjectRow,
   add: Add,
   { file, programs, folder, signal }: Dumping,
@@ -46,8 +46,8 @@ export async function saveDump(
   return withServer(tenancy.serverOf(placement), async () => {
     await projects.upgradeIfNeeded(row);
     // The project may have changed its roles and rights; that must not prevent its backup.
-    await projectDatabases.restoreRights(tenancy, placement);
-    const extensions = await projectDatabases.extensionsOf(tenancy, placement);
+    await databaseSetup.restoreRights(tenancy, placement);
+    const extensions = await databaseSetup.extensionsOf(tenancy, placement);
     const { dump, access, ...noted } = await withDumpRole(tenancy, placement, signal, (login) =>
       withSnapshot(login, { tenancy, placement }, signal, async (session, snapshot, locked) => {
         const tables = await rowsOf(session, locked, placement);

@@ -63,7 +63,7 @@ export async function filesOf(
   until: Date | null,
   signal: AbortSignal,
 ): Promise<ProjectContents> {
-  const { projectDatabases, servers } = services;
+  const { databaseSetup, servers } = services;
   const { defaultTenancy } = servers;
   const files = filesHere(project, defaultTenancy);
   const recovery = until === null ? null : await recoveryTo(until, project, services, files, signal);
@@ -80,7 +80,7 @@ export async function filesOf(
     fill: async (placement) => {
       // The recovery has ended, because the server accepts connections.
       await rm(join((await files.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
-      await projectDatabases.upgrade(defaultTenancy, placement);
+      await databaseSetup.upgrade(defaultTenancy, placement);
       const { data: dataDirectory } = await files.folderOf(placement.server);
       const damage = await damagedPages({ dataDirectory, login: servers.serverOf(placement).address, signal });
       return { tables: null, left_out: [], damage: damage?.message ?? null };

@@ -19,7 +19,7 @@ import { candidates, placementOn } from './choose-server.js';
 /** What operations on projects need of the service. */
 export interface ProjectServices extends Pick<
   MoveServices,
-  'control' | 'moveRows' | 'servers' | 'projectDatabases' | 'log'
+  'control' | 'moveRows' | 'servers' | 'databaseSetup' | 'log'
 > {
   readonly audit: Audit;
 }
@@ -65,7 +65,7 @@ async function storeProject(
   project: Pick<ProjectRow, 'id' | 'name'>,
   request: PlacementRequest,
 ): Promise<NewProject> {
-  const { schemaVersion } = services.projectDatabases;
+  const { schemaVersion } = services.databaseSetup;
   let unreachable: EngineError | null = null;
   for (const server of await candidates(services.control.servers, request)) {
     const placement = await placementOn(server, services).catch((error: unknown) => {

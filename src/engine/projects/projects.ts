@@ -206,7 +206,7 @@ export class Projects {
         const project = await this.get(name);
         const tenancy = this.services.servers.tenancyOf(project.placement);
         const repaired = await serviceWork(() =>
-          this.services.projectDatabases.repair(tenancy, project.placement, requested),
+          this.services.databaseSetup.repair(tenancy, project.placement, requested),
         );
         return { project, repaired };
       }),
@@ -222,7 +222,7 @@ export class Projects {
   /** The faults that {@link repair} would repair, as text. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
     return serviceWork(() =>
-      this.services.projectDatabases.examine(this.services.servers.tenancyOf(placement), placement),
+      this.services.databaseSetup.examine(this.services.servers.tenancyOf(placement), placement),
     );
   }
 
@@ -249,7 +249,7 @@ export class Projects {
     const entry = this.services.audit.entryOfChange(by, { operation: 'project.own_schemas' });
     const project = await this.services.control.projects.setOwnSchemas(id, allowed, entry);
     if (project === null) throw notReady(name);
-    await serviceWork(() => this.services.projectDatabases.applyOwnSchemas(tenancy, project.placement));
+    await serviceWork(() => this.services.databaseSetup.applyOwnSchemas(tenancy, project.placement));
     return project;
   }
 
@@ -315,12 +315,12 @@ export class Projects {
    * @returns undefined if it is up to date, as it nearly always is
    */
   upgradeIfNeeded(row: ProjectRow): Promise<void> | undefined {
-    const { schemaVersion } = this.services.projectDatabases;
+    const { schemaVersion } = this.services.databaseSetup;
     if (row.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(row.id);
     if (upgrade === undefined) {
       upgrade = serviceWork(() =>
-        this.services.projectDatabases.upgrade(this.services.servers.tenancyOf(row.placement), row.placement),
+        this.services.databaseSetup.upgrade(this.services.servers.tenancyOf(row.placement), row.placement),
       ).then(() => this.services.control.projects.setVersion(row.id, schemaVersion));
       this.upgrades.set(row.id, upgrade);
       upgrade.catch(() => this.upgrades.delete(row.id));

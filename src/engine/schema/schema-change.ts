@@ -2,7 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import type { IdempotencyKey, Replayable } from '../../db/idempotency.js';
-import type { Project } from '../../db/project.js';
+import type { Project, WriteOptions } from '../../db/project.js';
 import type { Growth } from '../../db/quota.js';
 import type { QueryRunner, WriteWork } from '../../db/transaction.js';
 import { functionsThatMention } from '../catalog/project-code.js';
@@ -41,7 +41,14 @@ export async function schemaChange<A>(
       `The change would have held the table for more than ${holdMs} ms and was rolled back`,
     );
   const underKey = { key, responseSchema };
-  const options = { signal, timeoutMs: holdMs, timeoutError, underKey, growth, first: [SHORT_WAIT] };
+  const options: WriteOptions<A> = {
+    signal,
+    timeoutMs: holdMs,
+    timeoutError,
+    underKey,
+    growth,
+    afterBegin: [SHORT_WAIT],
+  };
   return project.write(options, work).catch((error: unknown) => {
     throw withoutCascade(error);
   });

@@ -9,7 +9,7 @@ import { BEGIN, fixed, SQLSTATE, type Statement } from '../../pg/index.js';
 import { projectMovingError } from '../../tenancy/placement.js';
 import { queryTimeout } from '../../db/backend-request.js';
 import type { IdempotencyKey } from '../../db/idempotency.js';
-import type { Project } from '../../db/project.js';
+import type { Project, ReadOptions } from '../../db/project.js';
 import type { Growth, OverQuota } from '../../db/quota.js';
 import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
@@ -111,8 +111,8 @@ export async function runStatements(
   const { readOnly, transactionModes = readOnly ? ['READ ONLY'] : [], key = null } = mode;
   const begin = transactionModes.length === 0 ? BEGIN : fixed(`BEGIN ${transactionModes.join(' ')}`);
   if (readOnly) {
-    const first = [begin, ...(asReader ? [ROW_SECURITY_OFF] : []), FIRST_QUERY];
-    const options = { ...timesOf(mode), connection: 'sql-read', begin: first } as const;
+    const preamble = [begin, ...(asReader ? [ROW_SECURITY_OFF] : []), FIRST_QUERY];
+    const options: ReadOptions = { ...timesOf(mode), connection: 'sql-read', preamble };
     await project
       .read(options, async (db) => void (await runInTransaction(project, mode, statements, db, null, collect)))
       .catch((error: unknown) => {

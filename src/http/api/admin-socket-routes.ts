@@ -12,7 +12,10 @@ import { progressResponse } from '../response/progress-response.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import { OPERATIONS } from './operations.js';
 import { endsNow, timeOf } from './call-inputs.js';
-import type { RouteResponse, Call, Operation, Route } from './operation.js';
+import type { Operation } from './operation.js';
+import type { Route } from '../route.js';
+import type { RouteResponse } from '../route.js';
+import type { Call } from '../route.js';
 
 /** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
 interface AdminSocketCall extends Omit<Call, 'engine'> {

@@ -8,7 +8,7 @@ import type { NowQuery } from '../../contract/wire/projects.js';
 import { type IdempotencyKey, idempotencyKey } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
-import type { Call } from './operation.js';
+import type { Call } from '../route.js';
 
 /** The project of the caller, on routes that need a scope, which no admin token has. */
 export function projectOf({ request }: Call): Project {

@@ -10,7 +10,8 @@ import {
   TableInPath,
   tableInPath,
 } from './call-inputs.js';
-import { type Call, GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
+import { GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
+import { type Call } from '../route.js';
 
 const ADD_COLUMN: Operation = {
   method: 'POST',

@@ -21,7 +21,8 @@ import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
-import { type Access, codesOf, type Operation, queryOf } from './operation.js';
+import { codesOf, type Operation, queryOf } from './operation.js';
+import { type Access } from '../route.js';
 
 /** The version of the interface, independent of the program's own (contract C17.4). */
 const INTERFACE_VERSION = '1.0.0';

@@ -7,7 +7,8 @@ import * as wire from '../../contract/wire/receipts.js';
 import { checkKey } from '../../db/idempotency.js';
 import { readReceipts } from '../../db/receipts.js';
 import { projectOf } from './call-inputs.js';
-import type { Call, Operation } from './operation.js';
+import type { Operation } from './operation.js';
+import type { Call } from '../route.js';
 
 const EXAMPLE: wire.Receipt = {
   key: 'import-2026-02-01-0001',

@@ -9,7 +9,8 @@ import { serverNamed, serverSizes } from '../../engine/projects/choose-server.js
 import type { ServerChange, ServerRow } from '../../tenancy/control/server-rows.js';
 import type { CheckedServer } from '../../engine/servers/change-servers.js';
 import { auditOriginOf } from '../observability/audit-request.js';
-import { ADMIN, type Call, type Operation, succeeds } from './operation.js';
+import { ADMIN, type Operation, succeeds } from './operation.js';
+import { type Call } from '../route.js';
 
 /** Loaded on demand: few processes need these modules. */
 const changes = () => import('../../engine/servers/change-servers.js');

@@ -10,7 +10,9 @@ import type { CollectRequest } from '../../engine/sql/run-sql.js';
 import type { StreamFormat } from '../../engine/sql/stream-sql.js';
 import { requireScope, runsAsReader } from '../admission.js';
 import { keyOfRequest, projectOf } from './call-inputs.js';
-import { type Call, type Operation, type RouteResponse, SQL_ERRORS } from './operation.js';
+import { type Operation, SQL_ERRORS } from './operation.js';
+import { type RouteResponse } from '../route.js';
+import { type Call } from '../route.js';
 import { sqlResponse, streamFormat, streamResponse } from '../response/sql-response.js';
 
 export const RUN_SQL: Operation = {

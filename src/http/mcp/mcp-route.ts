@@ -6,7 +6,8 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
-import type { Call, Route } from '../api/operation.js';
+import type { Route } from '../route.js';
+import type { Call } from '../route.js';
 
 export const MCP: Route = {
   method: 'POST',

@@ -1,6 +1,6 @@
 /** The response of long work with progress: NDJSON that ends with the result or the error. */
 import { EngineError, messageOf } from '../../contract/errors.js';
-import type { Call } from '../api/operation.js';
+import type { Call } from '../route.js';
 import { writeHead } from './response.js';
 import { errorBody } from './error-exit.js';
 import { ALL_RIGHTS } from './redaction.js';

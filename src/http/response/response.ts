@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { roundedMs } from '../../contract/wire/fields.js';
 import type { Project } from '../../db/project.js';
-import type { RouteResponse } from '../api/operation.js';
+import type { RouteResponse } from '../route.js';
 
 /**
  * Pages may not run, frame or sniff responses, or leak their addresses (OWASP, REST Security Cheat Sheet). HTTPS is up

@@ -9,7 +9,7 @@ import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/s
 import { writeHead } from './response.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import { readRightsOf } from './redaction.js';
-import type { Call } from '../api/operation.js';
+import type { Call } from '../route.js';
 
 /** With each parameter that a client may name; a client without a preference gets the first. */
 const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {

@@ -83,7 +83,7 @@ export class ProjectSessions {
 
   constructor(
     private readonly servers: Servers,
-    private readonly projectDatabases: ProjectDatabaseSetup,
+    private readonly databaseSetup: ProjectDatabaseSetup,
   ) {}
 
   /**
@@ -150,7 +150,7 @@ export class ProjectSessions {
     const key = `${placement.server} ${placement.database}`;
     let repair = this.repairs.get(key);
     if (repair === undefined) {
-      repair = this.projectDatabases
+      repair = this.databaseSetup
         .restoreRights(this.servers.tenancyOf(placement), placement, () => this.isHealthy(attempt))
         .finally(() => this.repairs.delete(key));
       this.repairs.set(key, repair);
@@ -164,7 +164,7 @@ export class ProjectSessions {
     const tenancy = this.servers.tenancyOf(placement);
     const { address, staleConnections } = server;
     const role = isReader(kind) ? placement.reader : placement.writer;
-    const extensionsSchema = this.projectDatabases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
+    const extensionsSchema = this.databaseSetup.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
       ...address,
       database: placement.database,
@@ -210,7 +210,7 @@ export class ProjectSessions {
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
         AND ${ownsSchemasAsSet(placement)} AND ${hasWriterDefaults(placement)}
-        AND ${areInstalled(this.projectDatabases.extensions)}
+        AND ${areInstalled(this.databaseSetup.extensions)}
         AND (NOT ${isReplica} OR pg_catalog.pg_is_in_recovery())
         AND ${commitsAsServer}`,
       ROLLBACK,

@@ -56,7 +56,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   beforeAll(async () => {
     service = await startTestService({}, server);
-    const { servers, projectDatabases: databases } = service.engine;
+    const { servers, databaseSetup: databases } = service.engine;
     sessions = new ProjectSessions(servers, databases);
   });
   afterAll(async () => {
@@ -154,7 +154,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('repairs for many connections at once, and while another process repairs or alters the same role', async () => {
     const project = await service.project();
     const placement = await placementOf(project);
-    const { servers, projectDatabases: databases } = service.engine;
+    const { servers, databaseSetup: databases } = service.engine;
     const tenancy = servers.defaultTenancy;
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
