@@ -21,7 +21,7 @@ const LONG = [
   'test/codec/batch/differential.test.ts',
   'test/deploy.test.ts',
   'test/docs/{recipes,servers,tutorial}.test.ts',
-  'test/engine/audit-outage.test.ts',
+  'test/engine/audit/audit-outage.test.ts',
   'test/engine/parser/splitter.test.ts',
   'test/examples.test.ts',
   'test/postgres-port/{ends,prepared,reader,sessions,stopwatch}.test.ts',

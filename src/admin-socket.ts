@@ -9,7 +9,7 @@ import type { Logger } from 'pino';
 import type { ServicePostgres } from './postgres.js';
 import type { Engine } from './engine/engine.js';
 import { isMissing, SOCKET_PATH_BYTES } from './files.js';
-import type { Config } from './settings.js';
+import type { Settings } from './settings.js';
 
 export interface AdminSocket {
   /** Lets running requests finish, and aborts them after `ms`. */
@@ -34,12 +34,12 @@ export async function findAdminSocket(folder: string): Promise<string | null> {
 /** Listens in the folder. Only its owner may call this, because it replaces a socket that a killed process left. */
 export async function openAdminSocket(
   folder: string,
-  config: Config,
+  config: Settings,
   { address, maxConnections, embedded }: ServicePostgres,
   engine: () => Promise<Engine>,
   logger: Logger,
 ): Promise<AdminSocket> {
-  const [{ adminSocketListener }, { finish }] = await Promise.all([
+  const [{ adminSocketListener }, { finishRequests }] = await Promise.all([
     import('./http/admin-socket-listener.js'),
     import('./http/listener.js'),
   ]);
@@ -58,7 +58,7 @@ export async function openAdminSocket(
     close: async (ms) => {
       // On a read-only disk it stays; the next owner of the folder replaces it.
       await remove(path).catch(() => {});
-      await finish(app, ms);
+      await finishRequests(app, ms);
     },
     breakOff: () => app.server.closeAllConnections(),
   };

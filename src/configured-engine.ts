@@ -3,14 +3,14 @@ import type { Logger } from 'pino';
 import { CONNECTIONS_ELSEWHERE, type ServicePostgres } from './postgres.js';
 import type { Engine } from './engine/engine.js';
 import type { SessionSettings } from './engine/sessions/sessions.js';
-import type { Config } from './settings.js';
+import type { Settings } from './settings.js';
 
 /**
  * @param options.signal if aborted, a wait for other instances or for a standby ends with its reason
  * @param options.waiting told, in words, what the start waits for; default: a warning in the log
  */
 export async function openConfiguredEngine(
-  config: Config,
+  config: Settings,
   postgres: ServicePostgres,
   logger: Logger,
   {
@@ -19,7 +19,7 @@ export async function openConfiguredEngine(
   }: { signal?: AbortSignal | undefined; waiting?: (what: string) => void } = {},
 ): Promise<Engine> {
   const engine = await import('./engine/open-engine.js');
-  const { address, embedded, maxConnections: maxConnections, secret } = postgres;
+  const { address, embedded, maxConnections, secret } = postgres;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -43,7 +43,7 @@ export async function openConfiguredEngine(
   return engine.openEngine(settings, signal);
 }
 
-const portSettings = (config: Config): SessionSettings => ({
+const portSettings = (config: Settings): SessionSettings => ({
   perProject: config.pgSessions,
   total: config.pgSessionsTotal,
   waitMs: config.waitMs,

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import type { Config } from './settings.js';
+import type { Settings } from './settings.js';
 import { parseUidRange } from './setting-kinds.js';
 import { capacityOf } from './embedded/capacity.js';
 import { hasServers } from './embedded/embedded-folder.js';
@@ -29,7 +29,7 @@ export interface ServicePostgres {
 }
 
 /** False in a folder where no service has ever run, for instance the wrong one. */
-export const hasPostgres = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
+export const hasPostgres = async ({ databaseUrl, dataDir }: Settings): Promise<boolean> =>
   databaseUrl !== null || hasServers(dataDir);
 
 /** Default for the operator's own server, which may also serve other programs and other instances of the service. */
@@ -50,7 +50,7 @@ const MAX_NAP_S = 60;
  * @throws Error that an operator can act on
  */
 export async function openPostgres(
-  config: Config,
+  config: Settings,
   owner: string,
   logger: Logger,
   starting: () => void = () => {},
@@ -93,12 +93,12 @@ async function keptSecret(file: string): Promise<string> {
   return readFile(file, 'utf8');
 }
 
-function sizeOf(config: Config): ProjectServerSize {
+function sizeOf(config: Settings): ProjectServerSize {
   const { projectRunning, projectReserved, sharedBuffersMib, parallelWorkers, maxWalSizeMib, idleStopMs } = config;
   const sessions = config.pgPort === null ? 0 : config.pgSessions;
   const nap = Math.floor(idleStopMs / NAPS_BEFORE_STOP / 1_000);
   return {
-    // Each kind may have as many connections as requests may run, see `Connections`.
+    // Each kind may have as many connections as requests may run, see `ServerCapacities`.
     maxConnections: 2 * projectRunning - projectReserved + sessions + CONNECTIONS_OF_SERVICE,
     sharedBuffersMib,
     parallelWorkers,

@@ -18,7 +18,7 @@ import { LogLines } from './http/observability/log-lines.js';
 import type { RequestSpans } from './http/observability/request-spans.js';
 import type { TraceExport } from './http/observability/trace-export.js';
 import type { PostgresPort } from './postgres-port/postgres-port.js';
-import type { Config } from './settings.js';
+import type { Settings } from './settings.js';
 import { runPeriodically } from './tasks.js';
 
 export type { TraceExport };
@@ -59,7 +59,7 @@ const loadModules = () =>
 const preloadModules = (): void => void loadModules().catch(() => {});
 
 /** Writes one JSON line per event to standard output, never with a secret. */
-export function createLogger(config: Config, destination: DestinationStream = new LogLines()): Logger {
+export function createLogger(config: Settings, destination: DestinationStream = new LogLines()): Logger {
   return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
 
@@ -69,7 +69,7 @@ export function createLogger(config: Config, destination: DestinationStream = ne
  * @throws Error that an operator can act on; everything that was started is stopped again
  */
 export async function startService(
-  config: Config,
+  config: Settings,
   logger: Logger = createLogger(config),
   traces: TraceExport | null = null,
   signal?: AbortSignal,
@@ -80,7 +80,7 @@ export async function startService(
     await requirePorts(config);
     const postgres = await openPostgres(config, SERVICE, logger, preloadModules);
     closing.add(() => postgres.close());
-    const { finish } = await import('./http/listener.js');
+    const { finishRequests } = await import('./http/listener.js');
     const { engine, app, metricsApp } = await assemble(config, postgres, logger, closing, { spans, signal });
     if (postgres.embedded === null) await warnOfSharedServer(engine, logger);
     if (metricsApp !== null) {
@@ -94,7 +94,7 @@ export async function startService(
     // until the process exits.
     closing.add(async () => {
       const until = performance.now() + config.shutdownMs;
-      await finish(app, config.shutdownMs);
+      await finishRequests(app, config.shutdownMs);
       await admin?.close(Math.max(0, until - performance.now()));
     });
     if (postgres.embedded !== null) {
@@ -121,7 +121,7 @@ export async function startService(
  * Before a first start creates a data folder. At later ones, a service that is stopping may still have the ports.
  * @throws the system's error if a port is in use
  */
-async function requirePorts(config: Config): Promise<void> {
+async function requirePorts(config: Settings): Promise<void> {
   if (await hasPostgres(config)) return;
   const { host, port, pgHost, pgPort, metricsHost, metricsPort } = config;
   for (const address of [
@@ -136,7 +136,7 @@ async function requirePorts(config: Config): Promise<void> {
 }
 
 /** @returns null if the settings turn it off */
-async function openPostgresPort(config: Config, engine: Engine, closing: Closing): Promise<PostgresPort | null> {
+async function openPostgresPort(config: Settings, engine: Engine, closing: Closing): Promise<PostgresPort | null> {
   const { pgPort, pgHost, host, tlsCert, tlsKey, pgPlain } = config;
   if (pgPort === null || engine.sessions === null) return null;
   const { PostgresPort } = await import('./postgres-port/postgres-port.js');
@@ -177,7 +177,7 @@ async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise
 /** Without tracing, the SDK is not loaded. It closes last, because what closes before it may still create spans. */
 async function openTracing(
   traces: TraceExport | null,
-  config: Config,
+  config: Settings,
   logger: Logger,
   closing: Closing,
 ): Promise<RequestSpans | undefined> {
@@ -201,7 +201,7 @@ interface Assembly {
  * @param signal ends a wait for other instances
  */
 async function assemble(
-  config: Config,
+  config: Settings,
   postgres: ServicePostgres,
   logger: Logger,
   closing: Closing,
@@ -229,7 +229,7 @@ async function assemble(
 }
 
 /** Removes old archived WAL every {@link ARCHIVES_EVERY_MS}. */
-function keepRemovingArchives({ servers }: Engine, { archiveDays }: Config, logger: Logger): () => void {
+function keepRemovingArchives({ servers }: Engine, { archiveDays }: Settings, logger: Logger): () => void {
   const remove = async () => {
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(servers.defaultTenancy, archiveDays);

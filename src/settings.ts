@@ -270,4 +270,4 @@ export const SETTINGS = withNames({
 
 type Table = typeof SETTINGS;
 export type SettingName = keyof Table;
-export type Config = { [K in SettingName]: Table[K] extends SettingRow<infer T> ? T : never };
+export type Settings = { [K in SettingName]: Table[K] extends SettingRow<infer T> ? T : never };

@@ -355,4 +355,25 @@ describe('a single place', () => {
     const files = [...sources, ...ofConsole, ...ofTests];
     expect(files.filter(({ text }) => !/^(#!.*\n)?\/\*\*/.test(text)).map(({ path }) => path)).toEqual([]);
   });
+
+  it('names in comments no file that does not exist, and links to nothing that its file does not mention', () => {
+    const everyName = new Set(
+      ['src', 'console', 'test', 'scripts', 'docs', 'bench'].flatMap((folder) =>
+        filesOf(fileURLToPath(new URL(`../${folder}/`, import.meta.url)), /^(?!.*node_modules).*\.\w+$/).map((path) =>
+          path.replace(/^.*\//, ''),
+        ),
+      ),
+    );
+    const wrong = [...sources, ...ofConsole].flatMap(({ path, text }) => {
+      const comments = text.match(/\/\*[^]*?\*\/|^\s*\/\/.*$/gm)?.join('\n') ?? '';
+      const code = text.replace(/\/\*[^]*?\*\/|^\s*\/\/.*$/gm, '');
+      const files = Array.from(comments.matchAll(/`[\w./-]*?([\w-]+\.(?:ts|tsx|sql))`/g), ([, name = '']) => name);
+      const links = Array.from(comments.matchAll(/\{@link (\w+)/g), ([, name = '']) => name);
+      return [
+        ...files.filter((name) => !everyName.has(name)),
+        ...links.filter((name) => !new RegExp(`\\b${name}\\b`).test(code)),
+      ].map((name) => `${path}: ${name}`);
+    });
+    expect(wrong).toEqual([]);
+  });
 });

@@ -1,4 +1,4 @@
-/** Tasks at intervals (src/contract/every.ts): a failure is logged once and always counted, and the next run comes anyway. */
+/** Tasks at intervals (src/tasks.ts): a failure is logged once and always counted, and the next run comes anyway. */
 import { expect, it } from 'vitest';
 import { runPeriodically, taskFailures } from '../src/tasks.js';
 import { allDone } from '../src/promises.js';

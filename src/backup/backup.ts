@@ -183,7 +183,9 @@ async function writeBackup(services: BackupServices, options: BackupOptions, wri
     try {
       const storedProject = await controlRow(services, project);
       const into: SaveInto<SavedProject> = (add, file) => save(project, add, file, signal);
-      const result = await (jobs === 1 ? directly(tar, draft, into) : throughFile(tar, `${draft}.${project.id}`, into));
+      const result = await (jobs === 1
+        ? saveIntoTar(tar, draft, into)
+        : saveThroughFile(tar, `${draft}.${project.id}`, into));
       savedProjects.push(result);
       control.projects.push(storedProject);
       progress(`${project.name}: ${contentOf(result)}, ${result.bytes} bytes`);
@@ -251,11 +253,11 @@ const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, nul
 export type SaveInto<T> = (add: Add, file: string) => Promise<T>;
 
 /** @param file to which `tar` writes */
-export const directly = <T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> =>
+export const saveIntoTar = <T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> =>
   tar.group(() => save(tar.add, file));
 
 /** @param file a temporary file, which this creates and removes */
-export async function throughFile<T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> {
+export async function saveThroughFile<T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> {
   const handle = await open(file, 'wx', 0o600);
   try {
     const own = new TarWriter(handle, new Date());

@@ -6,10 +6,11 @@ import { EngineError, messageOf } from '../contract/errors.js';
 import { isProjectName } from '../contract/names.js';
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import type { PlacementRequest } from '../contract/servers.js';
-import { described, type RestoreDone } from '../contract/wire/admin-socket.js';
+import { tablesInWords, type RestoreDone } from '../contract/wire/admin-socket.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
-import { inDatabase, type Tenancy, withServer } from '../tenancy/tenancy.js';
+import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
+import { withServer } from '../tenancy/postgres-server.js';
 import { setArchiving } from './archiving.js';
 import { BackupFile } from './backup-file.js';
 import type { ProjectContents, BackupServices, NewProject } from './backup-services.js';
@@ -71,7 +72,7 @@ export async function restore(services: BackupServices, options: RestoreOptions)
     progress(`${name}: restoring`);
     try {
       const result = await restoreProject(services, one, contents, options);
-      progress(`${name}: ${result.tables === null ? 'restored' : described(result.tables)}`);
+      progress(`${name}: ${result.tables === null ? 'restored' : tablesInWords(result.tables)}`);
       for (const what of result.left_out) progress(`${name}: skipped, ${what}`);
       if (result.damage !== null) progress(`${name}: DAMAGED, as it was saved: ${result.damage}`);
       projects.push({ ...result, not_archived: await archiveAgain(services, one, options) });

@@ -5,7 +5,8 @@ import { userInfo } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { EngineError } from '../contract/errors.js';
 import type { ErrorBody } from '../contract/wire/failure.js';
-import { ACCOUNT_HEADER, type Finding } from '../contract/wire/admin-socket.js';
+import { ACCOUNT_HEADER } from '../contract/wire/admin-socket.js';
+import type { Finding } from '../contract/wire/findings.js';
 import { hasCode, isMissing } from '../files.js';
 import { linesOf } from './remote/user-files.js';
 

@@ -8,13 +8,13 @@ import {
   type BackupBody,
   type BackupDone,
   contentOf,
-  described,
+  tablesInWords,
   MAX_JOBS,
   type RestoreBody,
   type RestoreDone,
 } from '../contract/wire/admin-socket.js';
 import { exists, withPrivateFolder } from '../files.js';
-import type { Config } from '../settings.js';
+import type { Settings } from '../settings.js';
 import { abortOnSignals } from './signals.js';
 import { printable } from './terminal/text.js';
 import type { AdminSocketClient } from './admin-socket-client.js';
@@ -117,7 +117,8 @@ export function restoreCommand(): Command {
         const request = { file, project, as, at, missing, ...place, ...programFolders(config) };
         const result = await watch<RestoreDone>(admin, 'local/restore', request);
         const lines = result.projects.map(
-          ({ name, tables }) => `Project ${printable(name)} restored${tables === null ? '' : `: ${described(tables)}`}`,
+          ({ name, tables }) =>
+            `Project ${printable(name)} restored${tables === null ? '' : `: ${tablesInWords(tables)}`}`,
         );
         const isNothing = result.projects.length + result.failed.length === 0;
         print(command, result, isNothing ? ['Nothing to restore: all projects exist'] : lines);
@@ -148,11 +149,11 @@ const watch = <T>(admin: AdminSocketClient, path: string, body: BackupBody | Res
 const progress = (line: string): void => void process.stderr.write(`${printable(line)}\n`);
 
 /** The folders in which to look for pg_dump and pg_restore. */
-const programFolders = ({ postgresBin }: Config) => ({ postgres_bin: postgresBin, path: process.env.PATH ?? '' });
+const programFolders = ({ postgresBin }: Settings) => ({ postgres_bin: postgresBin, path: process.env.PATH ?? '' });
 
 /** A folder that the process with the database can open: a service may have a private /tmp. */
 async function withTransferFolder<T>(
-  { databaseUrl, dataDir }: Config,
+  { databaseUrl, dataDir }: Settings,
   work: (folder: string) => Promise<T>,
 ): Promise<T> {
   const isEmbedded = databaseUrl === null && (await exists(dataDir));

@@ -2,7 +2,7 @@
 import { Command } from 'commander';
 import { messageOf } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
-import type { Finding, Health } from '../contract/wire/admin-socket.js';
+import type { Finding, Health } from '../contract/wire/findings.js';
 import { hasPostgres } from '../postgres.js';
 import { examineDisk } from '../engine/doctor/machine-findings.js';
 import type { SettingName } from '../settings.js';

@@ -2,13 +2,13 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Setting } from '../setting-kinds.js';
-import { type Config, type SettingName, SETTINGS } from '../settings.js';
+import { type Settings, type SettingName, SETTINGS } from '../settings.js';
 
 /** The source of a value, for `cdp config`. */
 export type SettingSource = 'flag' | 'environment' | 'file' | 'default';
 
 export interface LoadedConfig {
-  config: Config;
+  config: Settings;
   sources: Record<SettingName, SettingSource>;
   /** The text of each value other than a default. */
   written: Partial<Record<SettingName, string>>;
@@ -53,7 +53,7 @@ export function loadConfig(
   }
   config.dataDir = resolve(config.dataDir as string);
   return {
-    config: requireConsistent(config as Config),
+    config: requireConsistent(config as Settings),
     sources: sources as Record<SettingName, SettingSource>,
     written,
   };
@@ -112,7 +112,7 @@ function readFile(file: string | null): Record<string, string> {
 }
 
 /** Checks that concern several settings. */
-function requireConsistent(config: Config): Config {
+function requireConsistent(config: Settings): Settings {
   if (config.databaseUrl !== null && config.secret === null) {
     throw new ConfigError(
       'With DATABASE_URL a secret is required: set CDP_SECRET to at least 32 random characters, the same for all instances',

@@ -8,7 +8,7 @@ import { Closing } from '../closing.js';
 import { openConfiguredEngine } from '../configured-engine.js';
 import { withPrivateFolder } from '../files.js';
 import { DataFolderInUse, hasPostgres, openPostgres } from '../postgres.js';
-import type { Config } from '../settings.js';
+import type { Settings } from '../settings.js';
 import { AdminSocketClient, NotListening } from './admin-socket-client.js';
 import { UsageError, PROGRAM } from './exit.js';
 import { ConfigError } from './load-config.js';
@@ -110,7 +110,7 @@ interface AdminSession {
 
 /** @throws DataFolderInUse if another process has the data folder; Error with a message for the operator */
 async function withOwnAdminSocket<T>(
-  config: Config,
+  config: Settings,
   { command, folder, opensLate }: AdminSession,
   work: (socket: string) => Promise<T>,
 ): Promise<T> {

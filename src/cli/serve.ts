@@ -6,7 +6,7 @@ import { setFlagsFromString } from 'node:v8';
 import { Command } from 'commander';
 import { hasCode } from '../files.js';
 import { createLogger, type Service, startService, type TraceExport } from '../service.js';
-import { type Config, SETTINGS } from '../settings.js';
+import { type Settings, SETTINGS } from '../settings.js';
 import { EXIT, ExitError, PROGRAM } from './exit.js';
 import { addSettings, ALL_SETTINGS, readConfig } from './setting-flags.js';
 import { STOP_SIGNALS } from './signals.js';
@@ -25,7 +25,7 @@ export function serveCommand(): Command {
  */
 const V8_FLAGS = '--no-allocation-site-pretenuring';
 
-async function serve(config: Config): Promise<void> {
+async function serve(config: Settings): Promise<void> {
   setFlagsFromString(V8_FLAGS);
   let service: Service | null = null;
   const stop = new AbortController();
@@ -80,7 +80,7 @@ function onStopSignals(first: () => void, later: () => void): void {
 const isNpmStart = (): boolean => process.env.CDP_NPM_START === '1';
 
 /** Prints the token on a terminal, otherwise writes it to a file that only the operator can read. */
-async function showFirstToken(config: Config, url: string, token: string): Promise<void> {
+async function showFirstToken(config: Settings, url: string, token: string): Promise<void> {
   if (process.stdout.isTTY || isNpmStart()) {
     process.stdout.write(firstSteps(config, url, token));
     return;
@@ -91,7 +91,7 @@ async function showFirstToken(config: Config, url: string, token: string): Promi
 }
 
 /** The error if a port of the service is in use. */
-function inUse({ host, port: httpPort, pgPort, metricsPort }: Config, error: unknown): ExitError {
+function inUse({ host, port: httpPort, pgPort, metricsPort }: Settings, error: unknown): ExitError {
   const { address = host, port } = error as { address?: string; port?: number };
   const ports = { '--port': httpPort, '--pg-port': pgPort, '--metrics-port': metricsPort };
   const flags = Object.entries(ports).flatMap(([name, value]) => (value === port ? [name] : []));
@@ -109,7 +109,7 @@ function inUse({ host, port: httpPort, pgPort, metricsPort }: Config, error: unk
 }
 
 /** The message for a person after the start. */
-function readyLines({ console, dataDir, databaseUrl }: Config, url: string): string {
+function readyLines({ console, dataDir, databaseUrl }: Settings, url: string): string {
   const isElsewhere = dataDir !== resolve(SETTINGS.dataDir.default);
   const where = databaseUrl === null && isElsewhere ? ` --data-dir ${quoted(dataDir)}` : '';
   return [
@@ -125,7 +125,7 @@ function readyLines({ console, dataDir, databaseUrl }: Config, url: string): str
   ].join('\n');
 }
 
-function firstSteps({ console }: Config, url: string, token: string): string {
+function firstSteps({ console }: Settings, url: string, token: string): string {
   const curl = (path: string, body: string) =>
     `curl -sS "$URL${path}" \\\n  -H "Authorization: Bearer $TOKEN" \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
   return `

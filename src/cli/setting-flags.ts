@@ -2,7 +2,7 @@
 import { Command, Option } from 'commander';
 import { CONFIG_FILE, loadConfig, type LoadedConfig } from './load-config.js';
 import type { Setting, Shown } from '../setting-kinds.js';
-import { type Config, type SettingName, SETTINGS } from '../settings.js';
+import { type Settings, type SettingName, SETTINGS } from '../settings.js';
 import { tableLines } from './terminal/grid.js';
 import { print } from './terminal/output.js';
 
@@ -48,7 +48,7 @@ export function readSettings(command: Command): LoadedConfig {
   return loadConfig(flags, process.env, options.config ?? null);
 }
 
-export const readConfig = (command: Command): Config => readSettings(command).config;
+export const readConfig = (command: Command): Settings => readSettings(command).config;
 
 /** `cdp config`. */
 export function configCommand(): Command {

@@ -1,7 +1,7 @@
 /** A request that uses Postgres: how long it may (contract C13.14), and what stops it then, or earlier. */
 import { EngineError } from '../contract/errors.js';
 import type { PooledConnection } from '../tenancy/connections/project-connection-pool.js';
-import { type Backend, GRACE_MS, type BackendControl } from '../tenancy/connections/watchdog.js';
+import { type Backend, GRACE_MS, type BackendControl } from '../tenancy/connections/backend-control.js';
 import type { Checkable } from './periodic-checks.js';
 
 export interface Deadline {
@@ -38,7 +38,7 @@ export const endedWhileWaiting = ({ reason }: AbortSignal): EngineError =>
     : new EngineError('overloaded', 'The client disconnected while its request was waiting');
 
 /** For work that no client can abort. */
-export const NEVER: AbortSignal = new AbortController().signal;
+export const NEVER_ABORTED: AbortSignal = new AbortController().signal;
 
 /** How long the termination of a backend may take before this side closes the connection. */
 const TERMINATE_MS = 2_000;
@@ -68,7 +68,7 @@ export class BackendRequest implements RequestTimer, Checkable {
   constructor(
     private readonly connection: PooledConnection,
     private readonly deadline: Deadline,
-    private readonly watchdog: BackendControl,
+    private readonly backendControl: BackendControl,
     /** Stopped requests by reason. */
     private readonly stops: Map<StopReason, number>,
   ) {
@@ -112,9 +112,9 @@ export class BackendRequest implements RequestTimer, Checkable {
     const giveUp = () => this.connection.session.destroy(reason);
     // If the server cannot be reached, the wait would never end.
     this.timer = setTimeout(giveUp, TERMINATE_MS);
-    const terminated = this.watchdog.terminate(this.backend);
+    const terminated = this.backendControl.terminate(this.backend);
     this.ending = terminated
-      .then((isGone) => (isGone ? undefined : this.watchdog.untilGone(this.backend)))
+      .then((isGone) => (isGone ? undefined : this.backendControl.untilGone(this.backend)))
       // If the server cannot be asked, nothing is known of its backends.
       .catch(() => {});
     await terminated.then(giveUp, giveUp);
@@ -135,7 +135,7 @@ export class BackendRequest implements RequestTimer, Checkable {
   private checkProcessors(now: number): void {
     this.nextProcessorCheck = now + PROCESSOR_CHECK_MS;
     // A failure is ignored: the process is gone, or its priority may not be changed. The statement runs as before.
-    this.watchProcessors ??= this.watchdog.niceness?.watch(this.backend);
+    this.watchProcessors ??= this.backendControl.niceness?.watch(this.backend);
     // Without the priority, the request still runs.
     void this.watchProcessors?.().catch(() => {});
   }

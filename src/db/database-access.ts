@@ -7,11 +7,10 @@ import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index
 import type { ProjectConnectionPool, PooledConnection } from '../tenancy/connections/project-connection-pool.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { type ConnectionKind, isReader, runsFreeSql } from '../tenancy/connections/session-settings.js';
-import { fromPostgres, unavailable } from '../tenancy/postgres-errors.js';
-import { projectMovingError } from '../tenancy/placement.js';
+import { fromPostgres, unavailable, projectMovingError } from '../tenancy/postgres-errors.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { Servers } from '../tenancy/servers.js';
-import type { PostgresServer } from '../tenancy/tenancy.js';
+import type { PostgresServer } from '../tenancy/postgres-server.js';
 import { abortReason, type RequestTimer, type Deadline, BackendRequest, type StopReason } from './backend-request.js';
 import type { CorruptionLog } from './corruption-log.js';
 import { awaitPosition } from './position.js';
@@ -45,8 +44,8 @@ export interface ConnectionUse {
 interface AcquiredConnection {
   readonly connection: PooledConnection;
   readonly server: PostgresServer;
-  readonly connections: ProjectConnectionPool;
-  readonly call: ChildSpan | undefined;
+  readonly pool: ProjectConnectionPool;
+  readonly callSpan: ChildSpan | undefined;
   /** Releases the server and the slot. */
   readonly release: () => void;
 }
@@ -69,7 +68,7 @@ export class DatabaseAccess {
     readonly servers: Servers,
     readonly capacities: ServerCapacities,
     readonly quotas: Quotas,
-    private readonly projects: ProjectChecks,
+    private readonly checks: ProjectChecks,
     readonly corruption: CorruptionLog,
     /** Maximum wait of one request, in milliseconds. */
     readonly waitMs: number,
@@ -108,21 +107,21 @@ export class DatabaseAccess {
   }
 
   private async attempt<T>(use: ConnectionUse, work: ConnectionWork<T>): Promise<T> {
-    const { connection, server, connections, call, release } = await this.acquire(use);
+    const { connection, server, pool, callSpan, release } = await this.acquire(use);
     const { session } = connection;
     const answeredBefore = session.answeredCount;
-    const request = new BackendRequest(connection, use.deadline, server.watchdog, this.stops);
+    const request = new BackendRequest(connection, use.deadline, server.backendControl, this.stops);
     const unwatch = isReader(connection.kind) ? null : this.quotas.watch(use.row, use.growth, request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
       if (use.replica !== null) await awaitPosition(connection, request, use.replica.position);
       const result = await work(connection, request);
-      call?.end();
+      callSpan?.end();
       return result;
     } catch (cause) {
       const error = request.reasonOf(cause);
-      call?.end(error);
+      callSpan?.end(error);
       // The project may have revoked rights of its own roles, which the next connection checks and repairs as it opens.
       if (isDenied(error)) connection.closeAfterUse();
       const unanswered = session.answeredCount === answeredBefore;
@@ -132,7 +131,7 @@ export class DatabaseAccess {
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const cleaning = connections.release(connection);
+      const cleaning = pool.release(connection);
       if (cleaning !== null) await cleaning;
       if (ending === null) release();
       else void ending.then(release);
@@ -147,7 +146,7 @@ export class DatabaseAccess {
     if (isFenced && !isReader(kind)) throw projectMovingError();
     const at = replica?.at ?? null;
     const server = at?.server ?? this.servers.serverOf(placement);
-    const { slots, connections } = this.capacities.forPlacement(placement, at);
+    const { slots, pool } = this.capacities.forPlacement(placement, at);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, waitBudget);
     let releaseSlot = () => {};
@@ -155,19 +154,19 @@ export class DatabaseAccess {
       server.release();
       releaseSlot();
     };
-    let call: ChildSpan | undefined;
+    let callSpan: ChildSpan | undefined;
     try {
       const slot = slots.acquire(id, runsFreeSql(kind) ? 'sql' : 'typed', waitBudget, deadline.signal);
       releaseSlot = slot instanceof Promise ? await traced(slot, trace?.startWait()) : slot;
       // The server may have stopped answering during the wait.
       this.servers.requireUp(placement);
-      call = trace?.startCall();
-      await this.projects.upgradeIfNeeded(row);
-      const connection = connections.lendIdle(id, kind) ?? (await connections.lendNew(id, placement, kind));
-      if (server.watchdog.niceness?.shouldRecycle(connection.backend)) connection.closeAfterUse();
-      return { connection, server, connections, call, release };
+      callSpan = trace?.startCall();
+      await this.checks.upgradeIfNeeded(row);
+      const connection = pool.lendIdle(id, kind) ?? (await pool.lendNew(id, placement, kind));
+      if (server.backendControl.niceness?.shouldRecycle(connection.backend)) connection.closeAfterUse();
+      return { connection, server, pool, callSpan, release };
     } catch (error) {
-      call?.end(error);
+      callSpan?.end(error);
       release();
       throw error;
     }
@@ -178,7 +177,7 @@ export class DatabaseAccess {
     const response = fromPostgres(error);
     if (response instanceof EngineError) this.corruption.noteError(row.name, response.cause);
     if (!(response instanceof EngineError) || response.code !== 'database_unavailable') return response;
-    if (response.cause instanceof PostgresError) await this.projects.requireActive(row);
+    if (response.cause instanceof PostgresError) await this.checks.requireActive(row);
     const { server, added } = row.placement;
     if (added !== null && response.dependency !== null) response.dependency = `server ${server}`;
     return response;

@@ -41,7 +41,7 @@ export class DryRun {
   /**
    * Replaces the commit: runs the last statements and the checks of a commit, and rolls back.
    * @param preamble statements that begin the transaction; none: it has begun
-   * @returns the results of `last`, and the error if Postgres refused one of them, or would refuse the commit
+   * @returns the results of `beforeCommit`, and the error if Postgres refused one of them, or would refuse the commit
    * @throws ConnectionLost
    */
   async end(

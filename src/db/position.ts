@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { fixed, PostgresError, type Session, SQLSTATE } from '../pg/index.js';
 import type { PooledConnection } from '../tenancy/connections/project-connection-pool.js';
-import type { PostgresServer } from '../tenancy/tenancy.js';
+import type { PostgresServer } from '../tenancy/postgres-server.js';
 import type { RequestTimer } from './backend-request.js';
 
 /** Maximum wait for a replica to catch up. */

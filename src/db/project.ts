@@ -14,7 +14,8 @@ import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
 import { positionOf, UNKNOWN_POSITION } from './position.js';
 import type { Growth } from './quota.js';
 import type { RequestTrace } from './trace.js';
-import { type CommitPlan, commitError, runCommit, QueryRunner, type WriteWork } from './transaction.js';
+import { type CommitPlan, commitError, runCommit, type WriteWork } from './transaction.js';
+import { QueryRunner } from './query-runner.js';
 import { WaitBudget } from './wait-budget.js';
 
 /** Whose login a callback uses, and how long it may take. */

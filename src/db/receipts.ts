@@ -7,7 +7,8 @@ import type { Receipt } from '../contract/wire/receipts.js';
 import { type Fragment, sql } from '../pg/index.js';
 import { ANY_NAMESPACE, deletesFrom, isKept, lockOf } from './idempotency.js';
 import type { Project } from './project.js';
-import type { WriteEnd, QueryRunner } from './transaction.js';
+import type { WriteEnd } from './transaction.js';
+import type { QueryRunner } from './query-runner.js';
 
 /** Maximum number of keys settled in one transaction, which holds up to three locks for each. */
 const SETTLED_AT_ONCE = 50;

@@ -6,7 +6,7 @@ import type { ProjectSessions } from '../tenancy/connections/project-session.js'
 import type { AddedServer, Placement } from '../tenancy/placement.js';
 import type { Replica } from '../tenancy/replicas.js';
 import type { Servers } from '../tenancy/servers.js';
-import type { PostgresServer } from '../tenancy/tenancy.js';
+import type { PostgresServer } from '../tenancy/postgres-server.js';
 import { type Load, noLoad, Slots, type SlotClass } from './slots.js';
 
 /** Limits that apply to each server. */
@@ -31,7 +31,7 @@ interface ServerCapacity {
   readonly server: PostgresServer | null;
   readonly replica: Replica | null;
   readonly slots: Slots;
-  readonly connections: ProjectConnectionPool;
+  readonly pool: ProjectConnectionPool;
 }
 
 export class ServerCapacities {
@@ -60,19 +60,19 @@ export class ServerCapacities {
     // count as before.
     const slots = existing?.slots ?? this.newSlots();
     slots.setTotal(Math.min(this.settings.running, maxConnections));
-    const connections = this.newConnections(maxConnections, replica, host.startsWith('/'));
-    const capacity = { maxConnections, server, replica, slots, connections };
+    const pool = this.newPool(maxConnections, replica, host.startsWith('/'));
+    const capacity = { maxConnections, server, replica, slots, pool };
     this.byServer.set(name, capacity);
-    existing?.connections.close();
+    existing?.pool.close();
     return capacity;
   }
 
   /** Closes those of servers and replicas that were removed. @param names of those that remain, besides the default server */
   retain(names: readonly string[]): void {
-    for (const [name, { connections }] of this.byServer) {
+    for (const [name, { pool }] of this.byServer) {
       if (name === DEFAULT_SERVER || names.includes(name)) continue;
       this.byServer.delete(name);
-      connections.close();
+      pool.close();
     }
   }
 
@@ -83,8 +83,8 @@ export class ServerCapacities {
   }
 
   get connections(): { server: string; open: number; max: number }[] {
-    return Array.from(this.byServer, ([server, { connections }]) => {
-      const { open, max } = connections;
+    return Array.from(this.byServer, ([server, { pool }]) => {
+      const { open, max } = pool;
       return { server, open, max };
     });
   }
@@ -98,11 +98,11 @@ export class ServerCapacities {
 
   /** Closes the idle connections of a project at once, and the others after use. */
   closeProject(projectId: string): void {
-    for (const { connections } of this.byServer.values()) connections.closeProject(projectId);
+    for (const { pool } of this.byServer.values()) pool.closeProject(projectId);
   }
 
   close(): void {
-    for (const { connections } of this.byServer.values()) connections.close();
+    for (const { pool } of this.byServer.values()) pool.close();
   }
 
   private newSlots(): Slots {
@@ -115,7 +115,7 @@ export class ServerCapacities {
     });
   }
 
-  private newConnections(maxConnections: number, replica: Replica | null, isLocal: boolean): ProjectConnectionPool {
+  private newPool(maxConnections: number, replica: Replica | null, isLocal: boolean): ProjectConnectionPool {
     const { projectRunning, projectReserved, idleConnectionMs, log } = this.settings;
     const sessions: Pick<ProjectSessions, 'open'> = {
       open: (connection) => this.sessions.open({ ...connection, replica: replica?.server ?? null }),

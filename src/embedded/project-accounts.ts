@@ -5,7 +5,7 @@
 import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { namesIn } from '../files.js';
-import { type Account } from './accounts.js';
+import type { Account } from './accounts.js';
 import { runningUids } from './proc.js';
 import { ARCHIVE, PROJECTS } from './server-folder.js';
 import type { UidRegistry } from './uid-registry.js';

@@ -38,9 +38,9 @@ interface EngineLoad {
   connections: ServerCapacities['connections'];
   overQuota: number;
   /** Running Postgres servers of projects. */
-  servers: number;
+  runningServers: number;
   /** How often one of them ended unexpectedly or did not start, and how many did not start when last needed. */
-  crashes: number;
+  failures: number;
   notStarting: number;
   stops: ReadonlyMap<StopReason, number>;
 }
@@ -103,8 +103,8 @@ export class Engine extends Parts {
       requests: capacities.load(),
       connections: capacities.connections,
       overQuota: quotas.projectsOver,
-      servers: this.servers.running,
-      crashes: this.servers.crashes,
+      runningServers: this.servers.runningServers,
+      failures: this.servers.failures,
       notStarting: this.servers.notStarting,
       stops,
     };

@@ -10,8 +10,7 @@ import type { RateLimitStatus } from '../engine/access/rate-limits.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import { MemoryBudget } from '../engine/limits/memory-budget.js';
-import type { Route } from './route.js';
-import type { Access } from './route.js';
+import type { Route, Access } from './route.js';
 import { announcedBytes } from './body.js';
 import { HttpError } from './response/error-exit.js';
 

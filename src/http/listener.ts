@@ -5,8 +5,14 @@
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize } from 'node:http';
 import { isIP, type Socket } from 'node:net';
-import Fastify, { errorCodes, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import type { FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
+import Fastify, {
+  errorCodes,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifySchemaCompiler,
+  type FastifyServerOptions,
+} from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Schema } from '../contract/schema.js';
@@ -163,7 +169,7 @@ function handleOddRequests(app: FastifyInstance, connections: ClientConnections)
 }
 
 /** Lets running requests finish, and closes their connections after `ms`. */
-export async function finish(app: FastifyInstance, ms: number): Promise<void> {
+export async function finishRequests(app: FastifyInstance, ms: number): Promise<void> {
   const late = setTimeout(() => app.server.closeAllConnections(), ms);
   await app.close().finally(() => clearTimeout(late));
 }

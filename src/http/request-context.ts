@@ -11,9 +11,9 @@ import type { RequestSpan } from './observability/request-spans.js';
 export class RequestContext {
   /** When the head of the request had arrived, on the clock of `performance.now()`, as the next two. */
   readonly startedAt = performance.now();
-  /** When the token had been accepted; `started` if it was not. */
+  /** When the token had been accepted; `startedAt` if it was not. */
   authenticatedAt = this.startedAt;
-  /** When the body had arrived; `started` if it did not. */
+  /** When the body had arrived; `startedAt` if it did not. */
   bodyReadAt = this.startedAt;
   /** Span of the request; null: it is not traced. */
   span: RequestSpan | null = null;

@@ -6,7 +6,7 @@ import { rawJson } from '../client/json.js';
 import { type BatchSplit, splitRefusedBatch } from '../client/batch-split.js';
 import type { Batch } from './batch-reader.js';
 import type { Journal, Part } from './journal.js';
-import type { RefusedLine } from './record-encoder.js';
+import type { RefusedLine } from './refused-lines.js';
 
 /** A part of a batch that the service refused. */
 export interface RefusedPart {

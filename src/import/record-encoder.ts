@@ -8,6 +8,7 @@ import { fitsHeader } from './csv-reader.js';
 import type { FieldMapping } from './field-mapping.js';
 import { type Format, hasCells } from './format.js';
 import { isJson, membersOf } from './json-records.js';
+import { AS_READ } from './refused-lines.js';
 import type { FileRecord } from './source.js';
 import { type EpochDigits, epochTimestamp } from './timestamps.js';
 import { cellEncoder, type Notation } from './values.js';
@@ -20,9 +21,6 @@ export interface EncodedRecord {
   /** `json` as an object, if it is not one: a file of refused records must be importable. */
   readonly object?: string;
 }
-
-/** The member of such an object. No table has a column with this name, so it cannot be imported by mistake. */
-export const AS_READ = '(fields as read)';
 
 export type RecordEncoder = (record: FileRecord) => EncodedRecord;
 
@@ -93,23 +91,4 @@ function jsonEncoder(mappings: readonly FieldMapping[]): RecordEncoder {
 function timeOf(json: string, epoch: EpochDigits): string {
   const time = epochTimestamp(json.replace(/^"(.*)"$/, '$1'), epoch);
   return time === undefined ? json : JSON.stringify(time);
-}
-
-// A refused record, and its line in the file of such records. A user can correct that file and import it (`source.ts`).
-
-export interface RefusedLine {
-  record: EncodedRecord;
-  errors: readonly ErrorDetail[];
-}
-
-/** The message without the position in its batch, which means nothing to a user. */
-export const messageIn = ({ message }: ErrorDetail): string => message.replace(/^Record \d+(?:: |, )/, '');
-
-/** A line of NDJSON. `record` is the JSON that was or would have been sent. */
-export function refusedLine(file: string, { record: { line, json, object = json }, errors }: RefusedLine): string {
-  const shown = errors.map((detail) => {
-    const { column, error, hint } = detail;
-    return { column, error, message: messageIn(detail), hint };
-  });
-  return `{"file":${JSON.stringify(file)},"line":${line},"record":${object},"errors":${JSON.stringify(shown)}}\n`;
 }

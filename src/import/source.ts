@@ -13,7 +13,8 @@ import {
   otherDelimiter,
 } from './format.js';
 import type { Input, TextInput } from './input.js';
-import { isJson, jsonItems, jsonLines, type JsonRecord, membersOf } from './json-records.js';
+import { isJson, jsonItems, jsonLines } from './json-records.js';
+import { correctedRecords, REFUSED_FILE } from './refused-lines.js';
 import type { Notation } from './values.js';
 
 /** Either cells in the order of the header, or the text of a JSON object. */
@@ -192,20 +193,6 @@ async function* withNulls(
 ): AsyncGenerator<FileRecord, void> {
   for await (const { line, cells = [] } of rows) {
     yield { line, cells: cells.map((cell) => (cell !== null && nulls.has(cell) ? null : cell)) };
-  }
-}
-
-/** The beginning of a file of refused records (`refused-record.ts`), in any JSON formatting. */
-const REFUSED_FILE = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
-
-/**
- * Reads only `record` of each line; in quotes, it is the text of a line that was not JSON. An object without it was added
- * by the user, and is itself a record.
- */
-async function* correctedRecords(refused: AsyncIterable<JsonRecord>): AsyncGenerator<JsonRecord, void> {
-  for await (const { line, text } of refused) {
-    const [, record = text] = membersOf(text)?.find(([name]) => name === 'record') ?? [];
-    yield { line, text: record.startsWith('"') ? (JSON.parse(record) as string) : record };
   }
 }
 

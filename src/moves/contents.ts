@@ -7,7 +7,8 @@ import { type Fragment, ident, literal, type Session, sql, trusted, withSession 
 import type { Placement } from '../tenancy/placement.js';
 import { belongsToProject } from '../tenancy/project-rights.js';
 import { roleLogin } from '../tenancy/role-login.js';
-import { type Tenancy, withServer } from '../tenancy/tenancy.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
+import { withServer } from '../tenancy/postgres-server.js';
 
 /** Tables of the service with rows of the project: the responses by Idempotency-Key, the receipts and the quarantine. */
 const OF_SERVICE = ['idempotency_keys', 'quarantined'];

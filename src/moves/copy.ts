@@ -26,7 +26,7 @@ export interface CopyOptions {
   /** The tables of the source are locked against ALTER and DROP. Later writes are not copied. */
   readonly source: ProjectDatabase;
   /**
-   * As {@link Tenancy.create} creates it, with the schema version of the source. After a failure it is partly filled.
+   * As `Tenancy.create` creates it, with the schema version of the source. After a failure it is partly filled.
    */
   readonly target: ProjectDatabase;
   readonly verify: Verification;

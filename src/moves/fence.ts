@@ -4,7 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ident, type Session, sql } from '../pg/index.js';
-import { rolesAreLocked, type Placement, type ProjectRole } from '../tenancy/placement.js';
+import type { Placement, ProjectRole } from '../tenancy/placement.js';
+import { rolesAreLocked } from '../tenancy/project-rights.js';
 import { withMaintenanceLock } from '../tenancy/locks.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 

@@ -11,7 +11,8 @@ import { serverRefOf, type ServerRows } from '../tenancy/control/server-rows.js'
 import { drain } from '../tenancy/drain.js';
 import type { Placement, ProjectRole } from '../tenancy/placement.js';
 import { serviceWork } from '../tenancy/postgres-errors.js';
-import { type ProjectDatabase, withServer } from '../tenancy/tenancy.js';
+import type { ProjectDatabase } from '../tenancy/tenancy.js';
+import { withServer } from '../tenancy/postgres-server.js';
 import { copyDatabase, type CopyOptions, type CopyResult } from './copy.js';
 import { reasonOf } from './failure-reason.js';
 import { lowerFence, raiseFence } from './fence.js';

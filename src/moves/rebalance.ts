@@ -160,7 +160,7 @@ async function schemaOwners(
   for (const { id, placement } of projects) {
     if (!placement.ownSchemas || !offers.has(serverName(placement))) continue;
     const tenancy = servers.tenancyOf(placement);
-    if (!tenancy.runs(placement)) continue;
+    if (!tenancy.isRunning(placement)) continue;
     // A project that is half created or half deleted does not move anyway.
     const needs = await needsOf(tenancy, placement).catch(() => null);
     if (needs !== null && needs.schemas.length > 0) owners.add(id);

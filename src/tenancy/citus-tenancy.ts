@@ -9,7 +9,7 @@ import { isOlder } from '../version.js';
 import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
-import { dropRole, ensureRoles, grant } from './project-rights.js';
+import { dropRole, ensureRoles, grantProjectRights } from './project-rights.js';
 import { serviceWork } from './postgres-errors.js';
 import { lockDatabase, TenancyByAddress } from './tenancy-by-address.js';
 
@@ -54,7 +54,7 @@ export class CitusTenancy extends TenancyByAddress {
       await session.query(sql`SET citus.enable_schema_based_sharding = off`);
       await this.provisioning.databaseSetup.prepare(session);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(placement.database)} FROM PUBLIC`);
-      await grant(session, placement);
+      await grantProjectRights(session, placement);
     });
     await this.provisioning.databaseSetup.grantDefaults(this, placement);
   }

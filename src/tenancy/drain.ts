@@ -1,6 +1,6 @@
-/** Waits for running transactions of a project that accepts no new requests. */
+/** Ends what runs in a project: waits for the transactions of one that accepts no new requests, and terminates sessions. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Fragment, sql } from '../pg/index.js';
+import { type Fragment, type Session, sql } from '../pg/index.js';
 import { type Placement, PROJECT_ROLES, type ProjectRole } from './placement.js';
 import { unavailable, serviceWork } from './postgres-errors.js';
 import type { Tenancy } from './tenancy.js';
@@ -39,7 +39,7 @@ export async function drain(
   const transactions = transactionsOf(roles.map((role) => placement[role]));
   const until = performance.now() + maxMs;
   // Checked twice in a row: between two transactions, the next one may still be waiting to begin.
-  for (let quiet = 0; quiet < 2 && tenancy.runs(placement); await sleep(CHECK_MS)) {
+  for (let quiet = 0; quiet < 2 && tenancy.isRunning(placement); await sleep(CHECK_MS)) {
     signal?.throwIfAborted();
     const { pool } = tenancy.serverOf(placement);
     const running = await serviceWork(() => pool.query(sql`SELECT pid ${transactions}`));
@@ -57,3 +57,21 @@ export async function drain(
 const transactionsOf = (roles: readonly string[]): Fragment =>
   sql`FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])
         AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'virtualxid')`;
+
+/** Ends idle sessions in a project's database, including those of roles dropped meanwhile. */
+export async function endIdleSessions(session: Session, { database }: Placement): Promise<void> {
+  await session.query(
+    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${database} AND state = 'idle'`,
+  );
+}
+
+/**
+ * Ends all sessions of these roles, wherever they are connected: one that the project has opened past the service, with
+ * a password of its own, would outlive the repair of the password, and escapes all limits. Postgres does not tell it
+ * from those of the service.
+ */
+export async function endSessions(session: Session, roles: readonly string[]): Promise<void> {
+  await session.query(
+    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])`,
+  );
+}

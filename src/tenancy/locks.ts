@@ -122,9 +122,9 @@ export async function withTableLock<T>(
 }
 
 /** A repair that is idle for this long has stopped; ending its session lets others take over. */
-const REPAIR_IDLE = '30s';
+const MAINTENANCE_IDLE = '30s';
 
-const REPAIR_WAIT = { name: "The lock for changes of the project's database", ms: 60_000 };
+const MAINTENANCE_WAIT = { name: "The lock for changes of the project's database", ms: 60_000 };
 
 /**
  * Runs `work` in a transaction that holds the lock on a project's database, or on a template, that is held while it is
@@ -134,8 +134,8 @@ const REPAIR_WAIT = { name: "The lock for changes of the project's database", ms
  * @throws LockHeld; what `work` throws
  */
 export async function withMaintenanceLock<T>(session: Session, work: (waited: boolean) => Promise<T>): Promise<T> {
-  await session.query(sql`SELECT set_config('idle_in_transaction_session_timeout', ${REPAIR_IDLE}, false)`);
-  return withTableLock(session, sql`${ident('_cdp', 'migrations')}`, REPAIR_WAIT, work);
+  await session.query(sql`SELECT set_config('idle_in_transaction_session_timeout', ${MAINTENANCE_IDLE}, false)`);
+  return withTableLock(session, sql`${ident('_cdp', 'migrations')}`, MAINTENANCE_WAIT, work);
 }
 
 const MODE = 'SHARE UPDATE EXCLUSIVE';

@@ -14,7 +14,7 @@ import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
 import { rollBackPrepared } from './prepared-transactions.js';
-import { ensureRoles, grant } from './project-rights.js';
+import { ensureRoles, grantProjectRights } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
 import { serviceWork } from './postgres-errors.js';
 import type { CreatedObject } from './tenancy.js';
@@ -62,7 +62,7 @@ export class OwnDatabaseTenancy extends TenancyByAddress {
       await this.mark(session, sql`DATABASE ${ident(database)}`);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
     });
-    await this.asService((session) => grant(session, placement), database);
+    await this.asService((session) => grantProjectRights(session, placement), database);
     await this.provisioning.databaseSetup.grantDefaults(this, placement);
   }
 

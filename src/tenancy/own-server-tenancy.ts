@@ -12,10 +12,11 @@ import { refuseReachingOut } from './extensions.js';
 import type { Placement, ProjectRoleNames } from './placement.js';
 import type { ProjectDatabaseSetup } from './project-database-setup.js';
 import { rollBackPrepared } from './prepared-transactions.js';
-import { ensureRoles, grant } from './project-rights.js';
+import { ensureRoles, grantProjectRights } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
 import { withServiceSession } from './service-pool.js';
-import { connectionsTo, type PostgresServer, type Tenancy } from './tenancy.js';
+import type { Tenancy } from './tenancy.js';
+import { connectionsTo, type PostgresServer } from './postgres-server.js';
 import { type Fragment, ident, type ServerAddress, sql } from '../pg/index.js';
 
 const PLACEMENT = {
@@ -28,12 +29,12 @@ const PLACEMENT = {
 };
 
 /** The version of the rights of a template's roles. */
-const RIGHTS = 2;
+const RIGHTS_VERSION = 2;
 
 /** The database for the service's own sessions: no role of a project may connect to it. */
 const SERVICE_DATABASE = 'template1';
 
-/** The service's own connections to a server: for the watchdog, and to read sizes. */
+/** The service's own connections to a server: to see and end backends, and to read sizes. */
 const OWN_SERVER_POOL_SIZE = 2;
 
 /** An idle server on which autovacuum has work keeps running for at most this many times the setting. */
@@ -69,7 +70,7 @@ export class OwnServerTenancy implements Tenancy {
   }
 
   /** Servers that run now. */
-  get running(): number {
+  get runningServers(): number {
     return this.fleet.running;
   }
 
@@ -101,7 +102,7 @@ export class OwnServerTenancy implements Tenancy {
     return Promise.resolve(this.fleet.major);
   }
 
-  runs({ server }: Placement): boolean {
+  isRunning({ server }: Placement): boolean {
     return this.fleet.isRunning(server);
   }
 
@@ -169,7 +170,7 @@ export class OwnServerTenancy implements Tenancy {
 
   /** There are none unless an operator's own settings allow them, and a server that starts keeps those it has. */
   async rollBackPrepared(placements: readonly Placement[], olderThanMs: number): Promise<void> {
-    const running = placements.filter((placement) => this.runs(placement));
+    const running = placements.filter((placement) => this.isRunning(placement));
     await Promise.all(running.map((placement) => rollBackPrepared(this, [placement], olderThanMs)));
   }
 
@@ -236,7 +237,7 @@ const addressOf = (socket: SuperuserLogin): ServerAddress => ({
 
 /** The source of new projects' servers: the roles, and the database with the service's own schema. */
 function templateOf(databaseSetup: ProjectDatabaseSetup): Template {
-  const contents = [databaseSetup.schemaVersion, RIGHTS, ...databaseSetup.extensions].join(' ');
+  const contents = [databaseSetup.schemaVersion, RIGHTS_VERSION, ...databaseSetup.extensions].join(' ');
   const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);
   return {
     version,
@@ -253,7 +254,7 @@ function templateOf(databaseSetup: ProjectDatabaseSetup): Template {
       });
       await withServiceSession(address, PLACEMENT.database, async (session) => {
         await databaseSetup.prepare(session);
-        await grant(session, placement);
+        await grantProjectRights(session, placement);
       });
       const server = { address, hasTransactionTimeout: () => Promise.resolve(false) };
       await databaseSetup.grantDefaults({ password: () => '', serverOf: () => server }, placement);

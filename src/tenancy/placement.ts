@@ -1,7 +1,5 @@
 /** The place of a project: server, database, schema and roles; and whether a move has fenced it. */
-import { EngineError } from '../contract/errors.js';
 import type { ServerEngine } from '../contract/servers.js';
-import { type Session, sql } from '../pg/index.js';
 
 export interface Placement {
   /** The name of a server by address, or the id of the folder of an embedded server. */
@@ -37,28 +35,5 @@ export interface AddedServer {
   readonly maxConnections: number | null;
 }
 
-/**
- * A setting for sessions that change several tables at once: Citus refuses that for a distributed table and a reference
- * table that it refers to, unless it processes shards one by one. Other servers accept it as a setting of an unknown
- * extension.
- */
-export const SHARD_BY_SHARD = { 'citus.multi_shard_modify_mode': 'sequential' };
-
 /** The role of a backup. After a crash, the next backup, or the deletion of the project, removes it. */
 export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;
-
-// How the rest of the service sees the fence that a move raises around a project (`moves/fence.ts`).
-
-/** Whether one of a project's roles may not log in; a project cannot change that itself. */
-export async function rolesAreLocked(session: Session, { writer, reader }: Placement): Promise<boolean> {
-  const fenced = await session.query(
-    sql`SELECT FROM pg_roles WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin`,
-  );
-  return fenced.length > 0;
-}
-
-/** The error for a write while the project is moved. */
-export const projectMovingError = (): EngineError =>
-  new EngineError('database_unavailable', 'The project is being moved to another server; retry the write shortly', {
-    dependency: null,
-  });

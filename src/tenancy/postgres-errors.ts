@@ -282,3 +282,9 @@ const comesFromPostgres = (error: unknown): boolean =>
   error instanceof ConnectionLost ||
   error instanceof CommitNotReplicated ||
   error instanceof LockHeld;
+
+/** The error for a write while the project is moved. */
+export const projectMovingError = (): EngineError =>
+  new EngineError('database_unavailable', 'The project is being moved to another server; retry the write shortly', {
+    dependency: null,
+  });

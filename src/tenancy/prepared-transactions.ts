@@ -46,13 +46,13 @@ async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, g
       await session.query(sql`ROLLBACK PREPARED ${literal(gid)}`);
     } catch (error) {
       // Another instance may have been faster.
-      if (!isError(error, SQLSTATE.UNDEFINED_OBJECT)) throw error;
+      if (!hasSqlstate(error, SQLSTATE.UNDEFINED_OBJECT)) throw error;
     }
   };
   try {
     await withServiceSession(address, database, roll);
   } catch (error) {
-    if (!isError(error, SQLSTATE.INSUFFICIENT_PRIVILEGE)) throw error;
+    if (!hasSqlstate(error, SQLSTATE.INSUFFICIENT_PRIVILEGE)) throw error;
     // The owner may have changed its password.
     await withServiceSession(address, database, (session) =>
       resetRoles(session, placement, (role) => tenancy.roleOptions(role)),
@@ -61,5 +61,5 @@ async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, g
   }
 }
 
-const isError = (error: unknown, sqlstate: string): boolean =>
+const hasSqlstate = (error: unknown, sqlstate: string): boolean =>
   error instanceof PostgresError && error.sqlstate === sqlstate;

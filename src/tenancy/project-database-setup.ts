@@ -3,35 +3,29 @@
  * if the project, a half restored backup or an older program has changed it.
  */
 import { type LoginOptions, PostgresError, type Session, sql, SQLSTATE, trusted, withSession } from '../pg/index.js';
+import { type Placement, type ProjectRole, PROJECT_ROLES } from './placement.js';
+import { projectMovingError } from './postgres-errors.js';
 import {
   rolesAreLocked,
-  projectMovingError,
-  type Placement,
-  SHARD_BY_SHARD,
-  type ProjectRole,
-  PROJECT_ROLES,
-} from './placement.js';
-import { retryOnContention, withMaintenanceLock } from './locks.js';
-import { installedExtensions, installExtensions } from './extensions.js';
-import { grantOwnSchemas } from './own-schemas.js';
-import { migrate, type Migration, newestVersion } from './migrations/migrate.js';
-import {
-  endIdleSessions,
-  endSessions,
   ensureRoles,
   ensureSchema,
   findDrift,
   giveToWriter,
-  grant,
+  grantProjectRights,
   grantBookkeeping,
-  grantOwn,
+  grantOwnObjects,
   grantReaderDefaults,
   grantReading,
   grantWriterDefaults,
   resetRoles,
 } from './project-rights.js';
-import { roleLogin } from './role-login.js';
-import { type LoginSource } from './role-login.js';
+import { SHARD_BY_SHARD } from './connections/session-settings.js';
+import { retryOnContention, withMaintenanceLock } from './locks.js';
+import { installedExtensions, installExtensions } from './extensions.js';
+import { grantOwnSchemas } from './own-schemas.js';
+import { migrate, type Migration, newestVersion } from './migrations/migrate.js';
+import { endSessions, endIdleSessions } from './drain.js';
+import { roleLogin, type LoginSource } from './role-login.js';
 import { inDatabase, type Tenancy } from './tenancy.js';
 
 /** The time limit for a statement of a repair, which may have to wait for locks of the project. */
@@ -103,7 +97,7 @@ export class ProjectDatabaseSetup {
         const passwords = await this.changedPasswords(tenancy, placement);
         await installExtensions(session, this.extensions);
         await resetRoles(session, placement, (role) => tenancy.roleOptions(role));
-        await grant(session, placement);
+        await grantProjectRights(session, placement);
         return { drift, passwords };
       });
       if (restored === null) return [];
@@ -171,17 +165,21 @@ export class ProjectDatabaseSetup {
       return [...missing.map((role) => `the role ${role} was missing`), ...schema, ...owned];
     });
     const restored = await this.restore(tenancy, placement, () => Promise.resolve(false));
-    const restoredRights = await this.give(tenancy, placement, requested);
+    const restoredRights = await this.giveRequested(tenancy, placement, requested);
     await this.asService(tenancy, placement, (session) => endIdleSessions(session, placement));
     return [...wrong, ...restored, ...restoredRights];
   }
 
-  private async give(tenancy: LoginSource, placement: Placement, requested: RequestedRights): Promise<string[]> {
+  private async giveRequested(
+    tenancy: LoginSource,
+    placement: Placement,
+    requested: RequestedRights,
+  ): Promise<string[]> {
     const restored: string[] = [];
     if (!requested.writer && !requested.reader) return restored;
     await this.asWriter(tenancy, placement, async (writing) => {
       if (requested.writer) {
-        await grantOwn(writing, placement);
+        await grantOwnObjects(writing, placement);
         restored.push('the writer has all rights to its objects, as requested');
       }
       if (requested.reader) {

@@ -40,7 +40,7 @@ async function joinRoles(session: Session, { writer, reader }: ProjectRoleNames)
   await session.query(sql`GRANT ${ident(writer)}, ${ident(reader)} TO CURRENT_USER ${option}`);
 }
 
-/** Restores passwords of a project's roles and the service's membership. Their settings stay, but {@link LOSES_DATA}. */
+/** Restores passwords of a project's roles and the service's membership. Their settings stay, but {@link COMMIT_SETTING}. */
 export async function resetRoles(
   session: Session,
   { database, writer, reader }: Placement,
@@ -49,8 +49,8 @@ export async function resetRoles(
   await joinRoles(session, { writer, reader });
   for (const role of [writer, reader]) {
     await session.query(sql`ALTER ROLE ${ident(role)} LOGIN ${options(role)}`);
-    await session.query(sql`ALTER ROLE ${ident(role)} RESET ${ident(LOSES_DATA)}`);
-    await session.query(sql`ALTER ROLE ${ident(role)} IN DATABASE ${ident(database)} RESET ${ident(LOSES_DATA)}`);
+    await session.query(sql`ALTER ROLE ${ident(role)} RESET ${ident(COMMIT_SETTING)}`);
+    await session.query(sql`ALTER ROLE ${ident(role)} IN DATABASE ${ident(database)} RESET ${ident(COMMIT_SETTING)}`);
   }
 }
 
@@ -58,14 +58,14 @@ export async function resetRoles(
  * The only setting of a role that is reset: with it, a crash could lose batches that were acknowledged. The right value
  * is the operator's, so it cannot be pinned like others (`connections/session-settings.ts`).
  */
-const LOSES_DATA = 'synchronous_commit';
+const COMMIT_SETTING = 'synchronous_commit';
 
 /** A condition for a session of one of the roles: it has not changed that setting. */
 export const commitsAsServer = sql`NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s
-  WHERE s.name = ${LOSES_DATA} AND s.source IN ('user', 'database user'))`;
+  WHERE s.name = ${COMMIT_SETTING} AND s.source IN ('user', 'database user'))`;
 
 /** Grants the rights of the project's roles. Granting them again repairs the effects of `DROP OWNED` and the like. */
-export async function grant(session: Session, placement: Placement): Promise<void> {
+export async function grantProjectRights(session: Session, placement: Placement): Promise<void> {
   const [database, schema] = [ident(placement.database), ident(placement.schema)];
   const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
   for (const statement of [
@@ -202,7 +202,7 @@ export const ownsSchemasAsSet = ({ writer, ownSchemas }: Placement): Fragment =>
   sql`${makesSchemas(writer)} OPERATOR(pg_catalog.<=) ${ownSchemas}`;
 
 /** Gives the writer the rights to its own objects that it has revoked. @param writing a session of the writer */
-export async function grantOwn(writing: Session, placement: Placement): Promise<void> {
+export async function grantOwnObjects(writing: Session, placement: Placement): Promise<void> {
   const writer = ident(placement.writer);
   const { own, all } = await schemasOf(writing, placement);
   if (own !== null) await writing.query(sql`GRANT ALL ON SCHEMA ${own} TO ${writer}`);
@@ -268,7 +268,7 @@ export async function findDrift(
         WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin)),
       ('its roles have their own synchronous_commit', EXISTS (SELECT
         FROM pg_db_role_setting, unnest(setconfig) setting
-        WHERE setrole IN (${writer}::regrole, ${reader}::regrole) AND starts_with(setting, ${`${LOSES_DATA}=`}))),
+        WHERE setrole IN (${writer}::regrole, ${reader}::regrole) AND starts_with(setting, ${`${COMMIT_SETTING}=`}))),
       ('its roles lack privileges', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
         AND has_database_privilege(${writer}, ${database}, 'TEMPORARY')
         AND has_database_privilege(${reader}, ${database}, 'CONNECT')
@@ -283,20 +283,11 @@ export async function findDrift(
   return rows.map(([what]) => what ?? '');
 }
 
-/** Ends idle sessions in a project's database, including those of roles dropped meanwhile. */
-export async function endIdleSessions(session: Session, { database }: Placement): Promise<void> {
-  await session.query(
-    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ${database} AND state = 'idle'`,
+// How the rest of the service sees the fence that a move raises around a project (`moves/fence.ts`).
+/** Whether one of a project's roles may not log in; a project cannot change that itself. */
+export async function rolesAreLocked(session: Session, { writer, reader }: Placement): Promise<boolean> {
+  const fenced = await session.query(
+    sql`SELECT FROM pg_roles WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin`,
   );
-}
-
-/**
- * Ends all sessions of these roles, wherever they are connected: one that the project has opened past the service, with
- * a password of its own, would outlive the repair of the password, and escapes all limits. Postgres does not tell it
- * from those of the service.
- */
-export async function endSessions(session: Session, roles: readonly string[]): Promise<void> {
-  await session.query(
-    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])`,
-  );
+  return fenced.length > 0;
 }

@@ -1,9 +1,9 @@
 /** The streaming replicas from which this instance may read. The row of their server refers to their URLs. */
 import { HealthCheck } from './health/health-check.js';
-import { connectionsTo, type PostgresServer } from './tenancy.js';
+import { connectionsTo, type PostgresServer } from './postgres-server.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
 
-/** Connections of the service's own role, for the watchdog. */
+/** Connections of the service's own role, to see and end backends. */
 const REPLICA_POOL_SIZE = 2;
 
 export interface Replica {

@@ -2,7 +2,7 @@
 import { pinnedOn, PLANNER } from './connections/session-settings.js';
 import { type LoginOptions, startupOptions } from '../pg/index.js';
 import type { Placement } from './placement.js';
-import type { PostgresServer } from './tenancy.js';
+import type { PostgresServer } from './postgres-server.js';
 
 /** The credentials of a project's roles. */
 export interface LoginSource {

@@ -119,7 +119,7 @@ export const locksExclude = (address: ServerAddress): Promise<boolean> =>
   );
 
 /** The start time of its postmaster in microseconds, which distinguishes servers. */
-export const startedAt = (address: ServerAddress): Promise<string> =>
+export const postmasterStartTime = (address: ServerAddress): Promise<string> =>
   inService(address, async (session) => {
     const [time] = await session.row(fixed('SELECT pg_postmaster_start_time()'));
     return time ?? '';
@@ -158,7 +158,7 @@ export const probeServer = (address: ServerAddress): Promise<ServerProbe> =>
     return { latencyMs, connectionsUsed: Number(used), hasCitus: citus === 't' };
   });
 
-interface Wal {
+interface WalState {
   /** Postgres's identifier of the cluster, which its standbys share. */
   readonly cluster: string;
   readonly isStandby: boolean;
@@ -166,7 +166,7 @@ interface Wal {
   readonly lsn: bigint;
 }
 
-export const walOf = (address: ServerAddress): Promise<Wal> =>
+export const walStateOf = (address: ServerAddress): Promise<WalState> =>
   inService(address, async (session) => {
     const [cluster, isStandby, lsn] = await session.row(
       fixed(`SELECT system_identifier, pg_is_in_recovery(), pg_wal_lsn_diff('0/0',

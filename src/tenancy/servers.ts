@@ -7,7 +7,8 @@ import { unavailable } from './postgres-errors.js';
 import type { AddedServer, Placement } from './placement.js';
 import { Replicas } from './replicas.js';
 import { OwnDatabaseTenancy } from './own-database-tenancy.js';
-import type { PostgresServer, Tenancy } from './tenancy.js';
+import type { Tenancy } from './tenancy.js';
+import type { PostgresServer } from './postgres-server.js';
 import type { Provisioning } from './tenancy-by-address.js';
 import { hasOtherUrl, urlAt } from './server-url.js';
 
@@ -35,12 +36,12 @@ export class Servers {
   ) {}
 
   /** The number of projects' servers that run now. */
-  get running(): number {
-    return this.defaultTenancy.running + this.added.size;
+  get runningServers(): number {
+    return this.defaultTenancy.runningServers + this.added.size;
   }
 
   /** How often a server that the service starts has ended unexpectedly, or did not start. */
-  get crashes(): number {
+  get failures(): number {
     return this.defaultTenancy.failures;
   }
 

@@ -13,7 +13,8 @@ import type { ProjectDatabaseSetup } from './project-database-setup.js';
 import { serverMajor } from './server-facts.js';
 import { SERVICE_POOL_SIZE, withServiceSession } from './service-pool.js';
 import { serviceWork } from './postgres-errors.js';
-import { connectionsTo, type CreatedObject, type PostgresServer, type Tenancy } from './tenancy.js';
+import type { CreatedObject, Tenancy } from './tenancy.js';
+import { connectionsTo, type PostgresServer } from './postgres-server.js';
 
 /** What it takes to create projects on servers by address: the same for all servers of an installation. */
 export interface Provisioning {
@@ -26,7 +27,7 @@ export interface Provisioning {
 }
 
 export abstract class TenancyByAddress implements Tenancy {
-  readonly running = 1;
+  readonly runningServers = 1;
   readonly failures = 0;
   readonly notStarting = 0;
   readonly diskFullError = null;
@@ -63,7 +64,7 @@ export abstract class TenancyByAddress implements Tenancy {
     return this.server;
   }
 
-  runs(): boolean {
+  isRunning(): boolean {
     return true;
   }
 

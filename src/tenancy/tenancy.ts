@@ -1,46 +1,16 @@
 /**
  * The interface of tenancies, the ways in which projects live on Postgres servers: each on its own embedded server
- * (`own-server-tenancy.ts`), several on one server by address (`shared-tenancy.ts`), or one alone on a Citus cluster
+ * (`own-server-tenancy.ts`), several on one server by address (`own-database-tenancy.ts`), or one alone on a Citus cluster
  * (`citus-tenancy.ts`). An installation may have several tenancies (`servers.ts`). A tenancy answers what can be done
  * with its projects, so that nobody has to know which one it is.
  */
 import type { EngineError } from '../contract/errors.js';
-import { memoized } from '../promises.js';
 import type { ProjectRow } from './control/control-rows.js';
-import { CircuitBreaker } from './health/circuit-breaker.js';
-import { StaleConnections } from './health/stale-connections.js';
-import { BackendControl } from './connections/watchdog.js';
 import type { Placement, ProjectRoleNames } from './placement.js';
-import { serverMajor } from './server-facts.js';
-import { servicePool, withServiceSession } from './service-pool.js';
+import { withServiceSession } from './service-pool.js';
 import type { Fleet } from '../embedded/fleet.js';
-import type { Fragment, Pool, ServerAddress, Session } from '../pg/index.js';
-
-/** The first major version with the setting `transaction_timeout`. */
-export const TRANSACTION_TIMEOUT = 17;
-
-/** A Postgres server that projects live on. */
-export interface PostgresServer {
-  /** The service's own login. `database` is one that no project can connect to. */
-  readonly address: ServerAddress;
-  /** A few connections of that login, for short queries. */
-  readonly pool: Pool;
-  readonly breaker: CircuitBreaker;
-  readonly staleConnections: StaleConnections;
-  readonly watchdog: BackendControl;
-  /**
-   * Whether it has the setting `transaction_timeout`, as Postgres 17 and later do. Asked once.
-   * @throws EngineError database_unavailable
-   */
-  hasTransactionTimeout(): Promise<boolean>;
-  /**
-   * Keeps the server running until {@link release}.
-   * @returns undefined if it already runs; otherwise resolves when it does
-   * @throws EngineError database_unavailable, overloaded; nothing needs to be released then
-   */
-  acquire(): Promise<void> | undefined;
-  release(): void;
-}
+import type { Fragment, Session } from '../pg/index.js';
+import { type PostgresServer, withServer } from './postgres-server.js';
 
 /** The files of servers that have one project each, on this machine. `id` is {@link Placement.server}. */
 export type ServerFiles = Pick<
@@ -84,11 +54,11 @@ interface Placements {
 interface ProjectServers {
   serverOf(ref: Pick<Placement, 'server'>): PostgresServer;
   /** Whether the project's server runs, or the operator is responsible for it. */
-  runs(placement: Placement): boolean;
+  isRunning(placement: Placement): boolean;
   /** Why the project's server did not start when it was last needed; null: it did, or the operator starts it. */
   startFailure(placement: Placement): string | null;
   /** The number of projects' servers that run now. */
-  readonly running: number;
+  readonly runningServers: number;
   /** How often a server that the service starts has ended unexpectedly, or did not start. */
   readonly failures: number;
   /** How many of these did not start when they were last needed. */
@@ -164,37 +134,6 @@ export interface Tenancy extends Placements, ProjectServers, RoleRules, Capabili
 export interface ProjectDatabase {
   readonly tenancy: Tenancy;
   readonly placement: Placement;
-}
-
-/**
- * Creates the parts that each server needs: the service's connections, and their monitoring.
- * @param started by the service itself; null: by the operator
- */
-export function connectionsTo(
-  address: ServerAddress,
-  poolSize: number,
-  started: Pick<Fleet, 'niceness' | 'major'> | null,
-): Omit<PostgresServer, 'acquire' | 'release'> {
-  const breaker = new CircuitBreaker();
-  const pool = servicePool(address, poolSize, breaker);
-  return {
-    address,
-    pool,
-    breaker,
-    staleConnections: new StaleConnections(pool, breaker, started !== null),
-    watchdog: new BackendControl(pool, started?.niceness),
-    hasTransactionTimeout: memoized(async () => (started?.major ?? (await serverMajor(pool))) >= TRANSACTION_TIMEOUT),
-  };
-}
-
-/** Runs `work` while the server runs. */
-export async function withServer<T>(server: PostgresServer, work: () => Promise<T>): Promise<T> {
-  await server.acquire();
-  try {
-    return await work();
-  } finally {
-    server.release();
-  }
 }
 
 /**

@@ -119,8 +119,8 @@ describe('works', () => {
       execFileSync('tar', ['-xf', join(folder, file), '-C', unpacked]);
       expect(execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toBe('');
       // The stopped one ran for its backup only.
-      expect(tenancy().runs(await placementOf(stopped.name))).toBe(false);
-      expect(tenancy().runs(await placementOf(running.name))).toBe(true);
+      expect(tenancy().isRunning(await placementOf(stopped.name))).toBe(false);
+      expect(tenancy().isRunning(await placementOf(running.name))).toBe(true);
       for (const [project, rows] of [
         [running, 3],
         [stopped, 2],

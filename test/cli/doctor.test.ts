@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Finding } from '../../src/contract/wire/admin-socket.js';
+import type { Finding } from '../../src/contract/wire/findings.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { smallDisk } from '../faults/support/disk.js';
 import { startAddedServer } from '../support/added-server.js';

@@ -1,7 +1,7 @@
 /** Which request is admitted when a limited resource becomes free. */
 import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
-import { NEVER } from '../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../src/db/backend-request.js';
 import { FairQueue } from '../../src/db/fair-queue.js';
 import { WaitBudget } from '../../src/db/wait-budget.js';
 
@@ -18,7 +18,7 @@ function queueFor(order: 'first' | 'any') {
     order,
     late: 'too late',
   });
-  const wait = (project: string, units: number, waitMs = 10_000, signal = NEVER) =>
+  const wait = (project: string, units: number, waitMs = 10_000, signal = NEVER_ABORTED) =>
     queue.wait(project, units, new WaitBudget(waitMs), signal).then(() => void admitted.push(`${project}${units}`));
   const add = async (units: number) => {
     stock.free += units;

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
-import { NEVER } from '../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../src/db/backend-request.js';
 import { WaitBudget } from '../../src/db/wait-budget.js';
 import { noLoad, Slots, type SlotLimits, type SlotClass } from '../../src/db/slots.js';
 
@@ -14,7 +14,7 @@ const acquire = async (
   slots: Slots,
   project: string,
   kind: SlotClass,
-  signal = NEVER,
+  signal = NEVER_ABORTED,
   budget = new WaitBudget(5_000),
 ) => slots.acquire(project, kind, budget, signal);
 
@@ -182,7 +182,7 @@ describe('refuses', () => {
     const slots = slotsWith({ running: 1, reservedForTyped: 0 });
     const leave = await acquire(slots, 'a', 'typed');
     const started = performance.now();
-    const error = await refusalOf(acquire(slots, 'a', 'typed', NEVER, new WaitBudget(60)));
+    const error = await refusalOf(acquire(slots, 'a', 'typed', NEVER_ABORTED, new WaitBudget(60)));
     expect(error).toMatchObject({ code: 'overloaded' });
     expect(performance.now() - started).toBeGreaterThan(50);
     expect(performance.now() - started).toBeLessThan(5_000);
@@ -298,7 +298,7 @@ describe('the wait budget', () => {
     await sleep(50);
     elsewhere();
     expect(budget.ms).toBeLessThan(31);
-    const error = await refusalOf(acquire(slots, 'a', 'typed', NEVER, budget));
+    const error = await refusalOf(acquire(slots, 'a', 'typed', NEVER_ABORTED, budget));
     expect(error.code).toBe('overloaded');
     expect(budget.ms).toBeLessThan(2);
   });

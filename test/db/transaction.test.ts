@@ -1,8 +1,9 @@
 /** How the work on a project's database begins and ends (src/db/transaction.ts, src/db/project.ts). */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { NEVER } from '../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../src/db/backend-request.js';
 import type { Project } from '../../src/db/project.js';
-import { planCommit, commitError, type QueryRunner } from '../../src/db/transaction.js';
+import { planCommit, commitError } from '../../src/db/transaction.js';
+import type { QueryRunner } from '../../src/db/query-runner.js';
 import { ConnectionLost, type Session, sql } from '../../src/pg/index.js';
 import { startTestService, type TestService } from '../support/service.js';
 
@@ -22,18 +23,18 @@ afterAll(() => service.close());
 const insert = (text: string) => sql`INSERT INTO data.notes (text) VALUES (${text})`;
 
 it('stores what was done before the end and with it, or nothing', async () => {
-  const { response } = await project.write({ signal: NEVER }, async (db) => {
+  const { response } = await project.write({ signal: NEVER_ABORTED }, async (db) => {
     await db.run([insert('before')]);
     return planCommit('done', [insert('with')]);
   });
   expect(response).toBe('done');
-  const broken = project.write({ signal: NEVER }, async (db) => {
+  const broken = project.write({ signal: NEVER_ABORTED }, async (db) => {
     await db.run([insert('lost')]);
     throw new Error('broken');
   });
   await expect(broken).rejects.toThrow('broken');
   expect(
-    await project.write({ signal: NEVER }, async (db) => {
+    await project.write({ signal: NEVER_ABORTED }, async (db) => {
       await db.run([insert('lost, too')]);
       return { rollback: 'undone' };
     }),
@@ -42,7 +43,7 @@ it('stores what was done before the end and with it, or nothing', async () => {
 });
 
 it('gives a refusal of the last statements to the work, after the rollback', async () => {
-  const write = project.write<string>({ signal: NEVER }, async (db) => {
+  const write = project.write<string>({ signal: NEVER_ABORTED }, async (db) => {
     await db.run([insert('lost')]);
     return {
       response: null,
@@ -63,19 +64,22 @@ it('a transaction whose work threw has ended, too', async () => {
     kept.push(db);
     throw new Error('broken');
   };
-  await expect(project.read({ signal: NEVER }, broken)).rejects.toThrow('broken');
-  await expect(project.write({ signal: NEVER }, broken)).rejects.toThrow('broken');
+  await expect(project.read({ signal: NEVER_ABORTED }, broken)).rejects.toThrow('broken');
+  await expect(project.write({ signal: NEVER_ABORTED }, broken)).rejects.toThrow('broken');
   const refused = { response: null, beforeCommit: [sql`SELECT 1 / 0`], resultOf: () => null };
-  const write = project.write<null>({ signal: NEVER }, () => ({ ...refused, onRefused: (_, __, db) => broken(db) }));
+  const write = project.write<null>({ signal: NEVER_ABORTED }, () => ({
+    ...refused,
+    onRefused: (_, __, db) => broken(db),
+  }));
   await expect(write).rejects.toThrow('broken');
-  await expect(project.write({ signal: NEVER }, () => ({ afterRollback: broken }))).rejects.toThrow('broken');
+  await expect(project.write({ signal: NEVER_ABORTED }, () => ({ afterRollback: broken }))).rejects.toThrow('broken');
   expect(kept).toHaveLength(4);
   for (const db of kept) await expect(db.query(sql`SELECT 1`)).rejects.toThrow('The transaction has ended');
 });
 
 it('a transaction that is used after its end throws', async () => {
   let kept: QueryRunner | undefined;
-  await project.read({ signal: NEVER }, (db) => {
+  await project.read({ signal: NEVER_ABORTED }, (db) => {
     kept = db;
     return db.query(sql`SELECT 1`);
   });

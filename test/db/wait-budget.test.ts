@@ -2,7 +2,7 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import { untilRunning } from '../../src/db/database-access.js';
 import { WaitBudget } from '../../src/db/wait-budget.js';
-import type { PostgresServer } from '../../src/tenancy/tenancy.js';
+import type { PostgresServer } from '../../src/tenancy/postgres-server.js';
 
 afterEach(() => vi.restoreAllMocks());
 

@@ -165,7 +165,7 @@ describe('the size of a project', () => {
     expect(grown.status).toBe(200);
     process.kill((await shop.pid()) ?? 0, 'SIGKILL');
     await eventually('the end is noticed', () => Promise.resolve(crashes().length > 0));
-    expect(stage.service.engine.servers.defaultTenancy.running).toBeLessThan(2);
+    expect(stage.service.engine.servers.defaultTenancy.runningServers).toBeLessThan(2);
     expect(await bytes()).toBeGreaterThan(before + 2_000_000);
   });
 });

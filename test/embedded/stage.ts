@@ -42,7 +42,7 @@ export async function openStage(settings: Record<string, string> = {}, dataDir?:
   return {
     dataDir: folder,
     service,
-    running: () => tenancy.running,
+    running: () => tenancy.runningServers,
     log: () => lines,
     project: (name) => makeProject(service, folder, name),
     close: () => service.close(),

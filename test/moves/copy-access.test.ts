@@ -4,11 +4,12 @@ import { copyDatabase } from '../../src/moves/copy.js';
 import { differentPolicies, policiesOf } from '../../src/backup/logical/policies.js';
 import { differentRights, rightsOf } from '../../src/backup/logical/rights.js';
 import { streamDatabase } from '../../src/moves/stream.js';
-import { NEVER } from '../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../src/db/backend-request.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
 import type { Placement } from '../../src/tenancy/placement.js';
-import { inDatabase, type Tenancy, withServer } from '../../src/tenancy/tenancy.js';
+import { inDatabase, type Tenancy } from '../../src/tenancy/tenancy.js';
+import { withServer } from '../../src/tenancy/postgres-server.js';
 import { describeAccess, makeAccess, rowsSeen } from '../support/access.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -68,7 +69,13 @@ const placeFor = async (tenancy: Tenancy): Promise<Place> => {
 
 const copyTo = async (from: Place, tenancy: Tenancy, copy = copyDatabase as typeof streamDatabase): Promise<Place> => {
   const target = await placeFor(tenancy);
-  const options = { source: from, target, verify: 'full', signal: NEVER, endWrites: () => Promise.resolve() } as const;
+  const options = {
+    source: from,
+    target,
+    verify: 'full',
+    signal: NEVER_ABORTED,
+    endWrites: () => Promise.resolve(),
+  } as const;
   const { leftOut } = await withServer(from.tenancy.serverOf(from.placement), () =>
     withServer(tenancy.serverOf(target.placement), () => copy(options)),
   );

@@ -7,7 +7,7 @@ import { withServiceSession } from '../../src/tenancy/service-pool.js';
 import { copyDatabase, CopyDiffers, type CopyProgress } from '../../src/moves/copy.js';
 import { entriesOf } from '../../src/backup/logical/dump-entries.js';
 import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
-import { NEVER } from '../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../src/db/backend-request.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import type { Tenancy } from '../../src/tenancy/tenancy.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
@@ -77,7 +77,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       await target.tenancy.drop(target.placement);
       await target.tenancy.create(target.placement);
       await there((client) => client.query(prepare));
-      return copyDatabase({ source, target, verify: 'full', signal: NEVER, ...more });
+      return copyDatabase({ source, target, verify: 'full', signal: NEVER_ABORTED, ...more });
     };
 
     const there = <T>(work: Parameters<typeof connected<T>>[1]): Promise<T> =>

@@ -1,7 +1,7 @@
 /** Moves of projects between two servers with everything that they have, and what happens to a move that fails. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { NEVER } from '../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../src/db/backend-request.js';
 import { sql } from '../../src/pg/index.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { EngineError } from '../../src/contract/errors.js';
@@ -353,7 +353,7 @@ describe.each(Object.entries(HOMES))('to and from %s', (_name, start) => {
     const placement = await made(asleep);
     const id = randomUUID();
     const write = () =>
-      engine.admit(asleep, null).write({ connection: 'sql-write', signal: NEVER, timeoutMs: 60_000 }, () => ({
+      engine.admit(asleep, null).write({ connection: 'sql-write', signal: NEVER_ABORTED, timeoutMs: 60_000 }, () => ({
         beforeCommit: [sql`INSERT INTO visits (page) VALUES ('x')`],
         response: null,
         resultOf: () => null,

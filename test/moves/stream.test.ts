@@ -7,7 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { schemaEntries } from '../../src/moves/copy.js';
 import { catalogsOf, NotStreamable } from '../../src/moves/stream-obstacles.js';
 import { streamDatabase, visibleIn } from '../../src/moves/stream.js';
-import { NEVER } from '../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../src/db/backend-request.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { withServiceSession } from '../../src/tenancy/service-pool.js';
 import { serverRefOf } from '../../src/tenancy/control/server-rows.js';
@@ -148,7 +148,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
     connected({ ...other.connection, database: target.placement.database }, work);
 
   /** @param endWrites makes changes that come last */
-  const stream = async (endWrites: () => Promise<void> = () => Promise.resolve(), signal = NEVER) => {
+  const stream = async (endWrites: () => Promise<void> = () => Promise.resolve(), signal = NEVER_ABORTED) => {
     await target.tenancy.drop(target.placement);
     await target.tenancy.create(target.placement);
     return streamDatabase({ source, target, verify: 'full', signal, endWrites });
@@ -282,7 +282,7 @@ describe.each(testServers().map(({ major }) => ({ major })))('from Postgres $maj
       await change();
       return withServiceSession(address, source.placement.database, catalogsOf);
     };
-    const dump = () => schemaEntries(source, NEVER);
+    const dump = () => schemaEntries(source, NEVER_ABORTED);
     const before = await after(dump);
     expect(await after(dump)).toBe(before);
     expect(await after(() => write('TRUNCATE t'))).toBe(before);

@@ -12,7 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { examine } from '../../src/engine/doctor/doctor.js';
 import { loadConfig } from '../../src/cli/load-config.js';
 import { type Service, startService } from '../../src/service.js';
-import type { Finding } from '../../src/contract/wire/admin-socket.js';
+import type { Finding } from '../../src/contract/wire/findings.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { accountFor, ENVIRONMENT, run as runAs } from '../../src/embedded/accounts.js';
 import { addressOfUrl } from '../../src/pg/index.js';

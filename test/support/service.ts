@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { pino } from 'pino';
 import { loadConfig } from '../../src/cli/load-config.js';
-import type { Config } from '../../src/settings.js';
+import type { Settings } from '../../src/settings.js';
 import type { Scope } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
 import { PORT, SUPERUSER } from '../../src/embedded/postgres-config.js';
@@ -63,7 +63,7 @@ export interface TestService {
   /** The name of its control database. */
   readonly database: string;
   /** What a second instance on the same control database would be given. */
-  readonly config: Config;
+  readonly config: Settings;
   call(method: string, path: string, call?: Call): Promise<TestResponse>;
   /** @param server the name of one that was added; default: the service chooses */
   project(name?: string, server?: string): Promise<TestProject>;

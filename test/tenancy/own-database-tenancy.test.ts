@@ -10,7 +10,7 @@ import type { Placement } from '../../src/tenancy/placement.js';
 import { ProjectDatabaseSetup } from '../../src/tenancy/project-database-setup.js';
 import { OwnDatabaseTenancy } from '../../src/tenancy/own-database-tenancy.js';
 import type { ServerAddress } from '../../src/pg/index.js';
-import type { Backend } from '../../src/tenancy/connections/watchdog.js';
+import type { Backend } from '../../src/tenancy/connections/backend-control.js';
 import { blocks, read } from '../docs/markdown.js';
 import { clearAway, dropDatabase, embeddedServer } from '../support/postgres.js';
 import { onServer } from '../support/service.js';
@@ -146,7 +146,7 @@ it('sees and ends a backend of a project, with only CREATEDB and CREATEROLE', as
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await project();
   const { backend, ended } = await busyWriter(placement);
-  await tenancy.serverOf().watchdog.terminate(backend);
+  await tenancy.serverOf().backendControl.terminate(backend);
   expect(await ended).toBe('57P01');
 });
 

@@ -136,7 +136,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
     expect(await pool.query(sql`SELECT 1`)).toEqual([['1']]);
     servers.retain([now]);
     await expect(pool.query(sql`SELECT 1`)).rejects.toThrow();
-    expect(servers.running).toBe(servers.defaultTenancy.running);
+    expect(servers.runningServers).toBe(servers.defaultTenancy.runningServers);
     const { pool: listed } = servers.serverOf(now);
     servers.retain([now]);
     servers.retain([now]);

@@ -1,5 +1,5 @@
 /**
- * The connection pool of the service's own role (postgres/service-pool.ts), if a connection breaks at the worst moment.
+ * The connection pool of the service's own role (tenancy/service-pool.ts), if a connection breaks at the worst moment.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';

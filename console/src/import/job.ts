@@ -7,7 +7,7 @@ import { defaultConcurrency } from '../../../src/client/insert.js';
 import { BatchReader, requireUnchanged } from '../../../src/import/batch-reader.js';
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
-import { doubtOf, settleExpired } from '../../../src/import/receipts.js';
+import { doubtOf, settleExpired } from '../../../src/import/expired-keys.js';
 import { BatchSender } from '../../../src/import/batch-sender.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { currentSession, watchedFetch } from '../session.js';

@@ -8,15 +8,15 @@ import { policiesOf, Policy } from './policies.js';
 import { Right, rightsOf } from './rights.js';
 import { RoleSetting, roleSettingsOf } from './role-settings.js';
 
-export const Access = Type.Object({
+export const ProjectAccess = Type.Object({
   policies: Type.Array(Policy),
   rights: Type.Array(Right),
   settings: Type.Array(RoleSetting),
 });
-export type Access = Static<typeof Access>;
+export type ProjectAccess = Static<typeof ProjectAccess>;
 
 /** @param session that may read all catalogs, with the search path pg_catalog */
-export async function accessOf(session: Session, placement: Placement): Promise<Access> {
+export async function accessOf(session: Session, placement: Placement): Promise<ProjectAccess> {
   return {
     policies: await policiesOf(session, placement),
     rights: await rightsOf(session, placement),
@@ -24,10 +24,10 @@ export async function accessOf(session: Session, placement: Placement): Promise<
   };
 }
 
-const isAccess = describes(Access);
+const isAccess = describes(ProjectAccess);
 
 /** @throws BadBackup */
-export function parseAccess(bytes: Buffer, member: string): Access {
+export function parseAccess(bytes: Buffer, member: string): ProjectAccess {
   let value: unknown;
   try {
     value = JSON.parse(bytes.toString());

@@ -14,7 +14,8 @@ import {
   trusted,
 } from '../../pg/index.js';
 import { beginWithTableLock, LockHeld, retryOnContention } from '../../tenancy/locks.js';
-import { dumpRole, type Placement, SHARD_BY_SHARD } from '../../tenancy/placement.js';
+import { dumpRole, type Placement } from '../../tenancy/placement.js';
+import { SHARD_BY_SHARD } from '../../tenancy/connections/session-settings.js';
 import { dropRole } from '../../tenancy/project-rights.js';
 import { roleLogin } from '../../tenancy/role-login.js';
 import { inDatabase, type Tenancy } from '../../tenancy/tenancy.js';

@@ -10,11 +10,12 @@ import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { revokeReaderDefaults } from '../../tenancy/project-rights.js';
 import { roleLogin } from '../../tenancy/role-login.js';
-import { type Tenancy, TRANSACTION_TIMEOUT } from '../../tenancy/tenancy.js';
+import type { Tenancy } from '../../tenancy/tenancy.js';
+import { TRANSACTION_TIMEOUT } from '../../tenancy/postgres-server.js';
 import type { BackupFile } from '../backup-file.js';
 import { distributeAgain } from '../distributed-tables.js';
 import { dumpAccessMember, dumpMember, type LogicalProject } from '../manifest.js';
-import { type Access, parseAccess } from './access.js';
+import { type ProjectAccess, parseAccess } from './access.js';
 import { type DumpToc, type TocEntry, readToc } from './dump-toc.js';
 import { chooseEntries, setSearchPath } from './toc-entries.js';
 import {
@@ -162,7 +163,7 @@ const SETTINGS = { jit: 'off', client_connection_check_interval: '1s' };
 const PRE_DATA = '--section=pre-data';
 
 /** @returns null for a backup of an earlier version */
-async function savedAccess({ file, dumped }: LoadOptions): Promise<Access | null> {
+async function savedAccess({ file, dumped }: LoadOptions): Promise<ProjectAccess | null> {
   const member = dumpAccessMember(dumped.name);
   return file.has(member) ? parseAccess(await file.content(member), member) : null;
 }
@@ -178,7 +179,7 @@ async function executeRenamed(
 /** @throws Error that says what differs from the backup */
 async function requireSame(
   session: Session,
-  { policies, rights }: Access,
+  { policies, rights }: ProjectAccess,
   { tenancy, placement, dumped }: LoadOptions,
 ): Promise<void> {
   const isSameMajor = dumped.postgres === (await tenancy.major());

@@ -5,7 +5,7 @@
 import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { hasCode } from '../../files.js';
-import { refusedLine, type RefusedLine } from '../../import/record-encoder.js';
+import { refusedLine, type RefusedLine } from '../../import/refused-lines.js';
 
 export class RefusedFile {
   private fd: number | undefined;

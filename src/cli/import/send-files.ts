@@ -13,7 +13,7 @@ import type { ImportOptions } from './import-options.js';
 import type { ImportPlan } from '../../import/import-plan.js';
 import { importFile } from './open-source.js';
 import { RefusedFile } from './refused-file.js';
-import { messageIn } from '../../import/record-encoder.js';
+import { messageIn } from '../../import/refused-lines.js';
 import { BatchSender, type RefusedPart } from '../../import/batch-sender.js';
 import type { Source } from '../../import/source.js';
 

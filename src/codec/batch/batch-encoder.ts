@@ -30,12 +30,12 @@ export interface BatchEncoder {
  */
 export function batchEncoder(columns: readonly BatchColumn[], marksDefaults: boolean): BatchEncoder {
   const format = columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text';
-  const program = tableLayoutOf(columns, format);
-  const marked = marksDefaults ? tableLayoutOf(columns, 'marked') : null;
+  const layout = tableLayoutOf(columns, format);
+  const markedLayout = marksDefaults ? tableLayoutOf(columns, 'marked') : null;
   return {
     encode(body) {
       if (!isUtf8(body)) return null;
-      return encodeBatch(program, body) ?? (marked === null ? null : encodeBatch(marked, body));
+      return encodeBatch(layout, body) ?? (markedLayout === null ? null : encodeBatch(markedLayout, body));
     },
   };
 }
@@ -50,9 +50,9 @@ const KEPT_BYTES = 32 * 1024 * 1024;
 let encoder: WasmEncoder | null = null;
 
 /** @returns null: the checked path must read the batch */
-export function encodeBatch(program: TableLayout, body: Uint8Array): EncodedBatch | null {
+export function encodeBatch(layout: TableLayout, body: Uint8Array): EncodedBatch | null {
   encoder ??= new WasmEncoder();
-  const batch = encoder.run(program, body);
+  const batch = encoder.run(layout, body);
   if (encoder.used > KEPT_BYTES) encoder = null;
   return batch;
 }
@@ -64,8 +64,8 @@ interface Global {
 /** The exports of the encoder. An address is an offset in its memory; 0 means none, or false. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
-  allocProgram(length: number): number;
-  useProgram(): number;
+  allocLayout(length: number): number;
+  useLayout(): number;
   allocBody(length: number): number;
   encode(): number;
   isListed(column: number): number;
@@ -81,8 +81,8 @@ const NOT_WRITTEN = -1;
 class WasmEncoder {
   private readonly instance: WasmInstance<WasmExports>;
   private readonly wasm: WasmExports;
-  /** The program in the instance's memory. */
-  private program: TableLayout | null = null;
+  /** The layout in the instance's memory. */
+  private layout: TableLayout | null = null;
 
   constructor() {
     this.instance = new WasmInstance(new URL('encode.wasm', import.meta.url), {
@@ -101,21 +101,21 @@ class WasmEncoder {
     return this.wasm.rowsEnd.value;
   }
 
-  run(program: TableLayout, body: Uint8Array): EncodedBatch | null {
+  run(layout: TableLayout, body: Uint8Array): EncodedBatch | null {
     const { wasm } = this;
-    if (!this.use(program) || !this.store(body, wasm.allocBody(body.length)) || wasm.encode() === 0) return null;
+    if (!this.use(layout) || !this.store(body, wasm.allocBody(body.length)) || wasm.encode() === 0) return null;
     const [start, end] = [wasm.rows.value, wasm.rowsEnd.value];
     const data = allocBuffer(end - start);
     this.instance.bytes.copy(data, 0, start, end);
-    return new EncodedBatch(wasm.records.value, program.format, this.listedOf(program), data);
+    return new EncodedBatch(wasm.records.value, layout.format, this.listedOf(layout), data);
   }
 
-  private use(program: TableLayout): boolean {
-    if (this.program === program) return true;
-    this.program = null;
-    const { bytes } = program;
-    if (!this.store(bytes, this.wasm.allocProgram(bytes.length)) || this.wasm.useProgram() === 0) return false;
-    this.program = program;
+  private use(layout: TableLayout): boolean {
+    if (this.layout === layout) return true;
+    this.layout = null;
+    const { bytes } = layout;
+    if (!this.store(bytes, this.wasm.allocLayout(bytes.length)) || this.wasm.useLayout() === 0) return false;
+    this.layout = layout;
     return true;
   }
 
@@ -138,12 +138,12 @@ class WasmEncoder {
    * @returns the bytes written; -1: the checked path must read the batch
    */
   private readCell(index: number, start: number, end: number, to: number): number {
-    const { program } = this;
-    const column = program?.columns[index];
-    if (program === null || column === undefined) return NOT_WRITTEN;
+    const { layout } = this;
+    const column = layout?.columns[index];
+    if (layout === null || column === undefined) return NOT_WRITTEN;
     const cell = readCell(column, readJson(this.instance.bytes.subarray(start, end), 0));
     if (cell === null || cell instanceof CellError) return NOT_WRITTEN;
-    return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
+    return layout.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
   }
 
   /** Not for times: the checked path writes them as text for Postgres to parse. */

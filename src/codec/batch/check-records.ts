@@ -1,7 +1,7 @@
 /**
  * The checked path of a batch. It takes records and the table's columns, and returns rows or reports every bad cell.
  *
- * This is the reference, so each step is the obvious one. The {@link BatchEncoder}, which is fast, must accept and
+ * This is the reference, so each step is the obvious one. The encoder of `batch-encoder.ts`, which is fast, must accept and
  * store the same values; it leaves error messages to this code.
  */
 import { suggester, suggesting } from '../../contract/did-you-mean.js';

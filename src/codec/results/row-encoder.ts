@@ -51,11 +51,11 @@ export function rowEncoder(
 ): RowEncoder {
   const encoders = columns.map(({ typeOid }) => encoderOf(typeOid, values));
   const names = outputNames(columns);
-  const plan: RowLayout = format === 'csv' ? csvPlan(encoders) : jsonPlan(encoders, names, format, mode);
+  const layout: RowLayout = format === 'csv' ? csvLayout(encoders) : jsonLayout(encoders, names, format, mode);
   return {
     formats: encoders.map((encoder) => encoder.format),
     header: format === 'csv' ? csvHeader(names) : Buffer.alloc(0),
-    encode: (buffer, start, end, maxRows, maxBytes) => run(plan, buffer, start, end, maxRows, maxBytes),
+    encode: (buffer, start, end, maxRows, maxBytes) => run(layout, buffer, start, end, maxRows, maxBytes),
     encodeLong: async (message) => {
       const end = message.length;
       return { bytes: await encodeLongRow({ message, columns, format, mode, values }), count: 1, end };
@@ -80,7 +80,7 @@ interface RowLayout {
   readonly isJson: boolean;
 }
 
-function jsonPlan(encoders: readonly TypeEncoder[], names: string[], format: RowFormat, mode: RowMode): RowLayout {
+function jsonLayout(encoders: readonly TypeEncoder[], names: string[], format: RowFormat, mode: RowMode): RowLayout {
   const open = `${format === 'list' ? ',' : ''}${mode === 'object' ? '{' : '['}`;
   const close = `${mode === 'object' ? '}' : ']'}${format === 'lines' ? '\n' : ''}`;
   const keys = names.map((name, i) => `${i === 0 ? open : ','}${mode === 'object' ? `${JSON.stringify(name)}:` : ''}`);
@@ -91,7 +91,7 @@ function jsonPlan(encoders: readonly TypeEncoder[], names: string[], format: Row
   };
 }
 
-function csvPlan(encoders: readonly TypeEncoder[]): RowLayout {
+function csvLayout(encoders: readonly TypeEncoder[]): RowLayout {
   const keys = encoders.map((_, i) => (i === 0 ? '' : ','));
   return {
     bytes: planBytes(encoders, encoders.length === 1 ? AS_CSV_ALONE : AS_CSV, keys, '\n'),
@@ -112,7 +112,7 @@ function planBytes(encoders: readonly TypeEncoder[], format: number, keys: reado
 /** Addresses are offsets in its memory. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
-  allocPlan(length: number): number;
+  allocLayout(length: number): number;
   allocMessages(length: number): number;
   allocValue(length: number): number;
   encode(end: number, maxRows: number, maxBytes: number): number;
@@ -129,12 +129,12 @@ const ROW_BYTES = 1024 * 1024;
 const KEPT_BYTES = 8 * 1024 * 1024;
 
 let instance: WasmInstance<WasmExports> | null = null;
-/** The plan in the instance's memory. */
+/** The layout in the instance's memory. */
 let current: RowLayout | null = null;
 
 /** Never waits, so one instance serves all results. */
 function run(
-  plan: RowLayout,
+  layout: RowLayout,
   buffer: Buffer,
   start: number,
   end: number,
@@ -143,10 +143,10 @@ function run(
 ): EncodedRows {
   instance ??= new WasmInstance<WasmExports>(new URL('rows.wasm', import.meta.url), { writeValue });
   const { exports: wasm } = instance;
-  if (plan !== current) {
-    const address = wasm.allocPlan(plan.bytes.length);
-    instance.bytes.set(plan.bytes, address);
-    current = plan;
+  if (layout !== current) {
+    const address = wasm.allocLayout(layout.bytes.length);
+    instance.bytes.set(layout.bytes, address);
+    current = layout;
   }
   const first = 1 + buffer.readUInt32BE(start + 1);
   const size = Math.min(end - start, Math.max(first, MESSAGE_BYTES));

@@ -5,18 +5,6 @@ import { ABSOLUTE_PATH } from '../patterns.js';
 import { type Static, STRICT, Type } from '../schema.js';
 import { Labels } from './fields.js';
 
-/** `problem`: the service fails to do what it promises. `warning`: it works, but may not continue to. */
-const HEALTH = ['ok', 'warning', 'problem'] as const;
-export type Health = (typeof HEALTH)[number];
-
-export const Finding = Type.Object({
-  subject: Type.String({ description: 'What was checked: `Postgres`, `durability`, …' }),
-  health: Type.Enum(HEALTH),
-  found: Type.String({ description: 'What the check found, in words.' }),
-  advice: Type.Nullable(Type.String({ description: 'What to do about it; null if there is nothing to do.' })),
-});
-export type Finding = Static<typeof Finding>;
-
 const AbsolutePath = Type.String({ pattern: ABSOLUTE_PATH });
 
 /** Where to look for pg_dump and pg_restore: only in this folder, or in the folders of a PATH and the usual ones. */
@@ -88,14 +76,14 @@ export interface RestoreDone {
 }
 
 /** Such as `2 tables, 1 row`. */
-export function described(tables: readonly TableRows[]): string {
+export function tablesInWords(tables: readonly TableRows[]): string {
   const rows = tables.reduce((sum, table) => sum + table.rows, 0);
   return `${counted(tables.length, 'table')}, ${counted(rows, 'row')}`;
 }
 
 /** The saved content of a project: `2 tables, 1 row` for a dump, `28.5 MB` for files. */
 export const contentOf = ({ tables, bytes }: BackupDone['projects'][number]): string =>
-  tables === undefined ? roundedSize(bytes) : described(tables);
+  tables === undefined ? roundedSize(bytes) : tablesInWords(tables);
 
 /** The account that runs the command, percent-encoded. Trusted on the admin socket, and read nowhere else. */
 export const ACCOUNT_HEADER = 'x-cdp-account';
@@ -110,11 +98,3 @@ export interface ProjectLocation {
   /** Whether its write-ahead log is archived; null: the operator archives that of its server. */
   readonly archive: 'on' | 'off' | 'failing' | null;
 }
-
-export const ok = (subject: string, found: string): Finding => ({ subject, health: 'ok', found, advice: null });
-
-const wrong =
-  (health: 'warning' | 'problem') =>
-  (subject: string, found: string, advice: string): Finding => ({ subject, health, found, advice });
-export const warning = wrong('warning');
-export const problem = wrong('problem');

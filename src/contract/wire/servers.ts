@@ -4,7 +4,7 @@ import { URL_REFERENCE } from '../patterns.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { CONSISTENCIES, SERVER_ENGINES, SERVER_STATUSES, OCCUPANCIES } from '../servers.js';
 import { Labels, success } from './fields.js';
-import { Finding } from './admin-socket.js';
+import { Finding } from './findings.js';
 import { replicasOfServer } from './replicas.js';
 
 const MAX_INTEGER = 2_147_483_647;

@@ -83,8 +83,7 @@ export class Tokens {
   }
 
   /**
-   * @param scope.projectId only a token of that project; undefined: any
-   * @param scope.now also end running requests that use it
+   * @param which `projectId`: only a token of that project, undefined: any; `now`: also end running requests that use it
    * @throws EngineError not_found, database_unavailable, outcome_unknown
    */
   async revoke(

@@ -37,7 +37,7 @@ export function actorOf(
 }
 
 interface AuditEvent {
-  /** A word of an operation of the API, or of `OTHER_WORDS`. */
+  /** A word of an operation of the API, or of `OTHER_AUDIT_OPERATIONS`. */
   operation: string;
   /** Whether the setting `changes` records an operation of the API; default: yes. */
   isChange?: boolean;

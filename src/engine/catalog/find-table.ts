@@ -4,7 +4,7 @@ import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut, quoted } from '../../contract/message-text.js';
 import { ident, PostgresError, type Row, sql, SQLSTATE, type Statement, trusted } from '../../pg/index.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import {
   collidingNames,
   type Column,

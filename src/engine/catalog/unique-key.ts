@@ -1,7 +1,7 @@
 /** Unique keys of a project's tables, for requests that identify rows by one. */
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { type Row, sql, type Statement } from '../../pg/index.js';
 import type { Table } from './catalog.js';
 import { requireColumns } from './find-table.js';

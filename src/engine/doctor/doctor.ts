@@ -5,7 +5,7 @@ import { EngineError, messageOf } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import { isReady } from '../../contract/projects.js';
 import { DEFAULT_SERVER, takesTrials } from '../../contract/servers.js';
-import { type Finding, ok, problem, warning } from '../../contract/wire/admin-socket.js';
+import { problem, warning, ok, type Finding } from '../../contract/wire/findings.js';
 import type { Project } from '../../db/project.js';
 import type { ServerAddress } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
@@ -223,7 +223,7 @@ async function examineProjects({ projects }: Engine, unreachable: ReadonlySet<st
       addToGroup(interrupted, `interrupted while ${status}`, name);
     } else if (unreachable.has(project.placement.server)) {
       addToGroup(unreached, project.placement.server, name);
-    } else if (!projects.runs(project)) {
+    } else if (!projects.isRunning(project)) {
       stoppedCount++;
       const failure = projects.startFailure(project);
       if (failure !== null)

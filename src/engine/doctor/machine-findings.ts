@@ -1,7 +1,7 @@
 /** The findings of `cdp doctor` about the machine of embedded servers: disk, process limits, libxml2. */
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../../contract/disk-size.js';
-import { type Finding, ok, problem, warning } from '../../contract/wire/admin-socket.js';
+import { problem, warning, ok, type Finding } from '../../contract/wire/findings.js';
 import { BOUNDED, loadedLibxml } from '../../embedded/libxml.js';
 import { limitsOf } from '../../embedded/process-limits.js';
 import { isOlder } from '../../version.js';

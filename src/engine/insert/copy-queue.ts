@@ -13,7 +13,8 @@ import type { Project } from '../../db/project.js';
 import type { RequestTrace, ChildSpan } from '../../db/trace.js';
 import { endedWhileWaiting } from '../../db/backend-request.js';
 import { type Checkable, PeriodicChecks } from '../../db/periodic-checks.js';
-import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
+import type { WriteEnd } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { resetIfCodeRuns, endByStoring, type StoreOutcome } from './store-rows.js';
 
 /** One that is being stored, and one in transit. */
@@ -168,7 +169,7 @@ export class CopyQueue {
   /** Sends the batches that have waited longest. */
   private async sendGroup(): Promise<void> {
     this.underWay++;
-    await this.send(this.waiting.splice(0, this.fitting()));
+    await this.send(this.waiting.splice(0, this.fittingCount()));
     this.underWay--;
     if (this.waiting.length > 0) this.gather();
   }
@@ -182,7 +183,7 @@ export class CopyQueue {
     for (const entry of group) entry.endSpan();
     // The COPY waits on the longest budget of its batches; one whose own is used up leaves by itself.
     const { batch } = group.reduce((longest, entry) => (budgetOf(entry) > budgetOf(longest) ? entry : longest));
-    const shared = group.length > 1 ? this.endOf(group) : null;
+    const shared = group.length > 1 ? this.watchForEnd(group) : null;
     const signal = shared?.signal ?? batch.signal;
     let accepted = group;
     const copy = (db: QueryRunner): WriteEnd<null, StoreOutcome> => {
@@ -203,10 +204,10 @@ export class CopyQueue {
         await this.send(accepted.slice(middle));
       } else for (const entry of accepted) entry.resolve(outcome);
     } catch (error) {
-      const isEnd = error === signal.reason;
-      const others = isEnd ? accepted.filter((entry) => !wasEndedByService(entry)) : [];
+      const wasEnded = error === signal.reason;
+      const others = wasEnded ? accepted.filter((entry) => !wasEndedByService(entry)) : [];
       for (const entry of accepted.filter((entry) => !others.includes(entry)))
-        entry.giveUp((isEnd ? entry.batch.signal.reason : error) as Error);
+        entry.giveUp((wasEnded ? entry.batch.signal.reason : error) as Error);
       if (others.length > 0) await this.send(others);
     }
   }
@@ -215,7 +216,7 @@ export class CopyQueue {
    * A signal that aborts with the error of the first request that is ended after it was sent. A client that disconnects
    * cancels nothing that others share.
    */
-  private endOf(group: readonly QueueEntry[]): { signal: AbortSignal; unwatch: () => void } {
+  private watchForEnd(group: readonly QueueEntry[]): { signal: AbortSignal; unwatch: () => void } {
     const ending = new AbortController();
     const watch: Checkable = {
       check: () => {
@@ -228,7 +229,7 @@ export class CopyQueue {
   }
 
   /** The number of waiting batches that fit into one COPY, at least one. */
-  private fitting(): number {
+  private fittingCount(): number {
     let records = 0;
     let bytes = 0;
     const end = this.waiting.findIndex(({ batch: { encoded } }, i) => {

@@ -1,5 +1,5 @@
 /** Deletes rows by a unique key: 1 to 250 keys in one transaction, once per Idempotency-Key. */
-import { checkRecords, readRecords, type Records, type RecordCells, type Steps } from '../../codec/index.js';
+import { checkRecords, readRecords, type RecordBatch, type RecordCells, type Steps } from '../../codec/index.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { DeleteResponse } from '../../contract/wire/batch.js';
 import { ident, join, sql, type Statement } from '../../pg/index.js';
@@ -47,7 +47,7 @@ export async function deleteRecords(
 }
 
 /** @throws EngineError naming every record that has columns outside the key, or lacks a value for one of the key */
-function* readKeys(batch: Records, table: Table, { columns }: UniqueKey): Steps<RecordCells[]> {
+function* readKeys(batch: RecordBatch, table: Table, { columns }: UniqueKey): Steps<RecordCells[]> {
   const { errors } = batch;
   const rows = yield* checkRecords(batch, table, false);
   for (const [record, row] of rows.entries()) {

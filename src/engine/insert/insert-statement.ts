@@ -23,17 +23,17 @@ export interface BatchInsert {
 /**
  * Usually one INSERT. If records omit different columns with defaults, there are several, to be run in one transaction.
  * With `returnIds`, each returns the column `id`, in the order of its `records`.
- * @param mayBeDistributed a distributed table returns rows in any order, so ids need a statement for each record; and without
+ * @param distributesTables a distributed table returns rows in any order, so ids need a statement for each record; and without
  * RETURNING, its errors lack an SQLSTATE
  */
 export function insertStatements(
   table: Table,
   rows: readonly RecordCells[],
-  { returnIds, mayBeDistributed }: { returnIds: boolean; mayBeDistributed: boolean },
+  { returnIds, distributesTables }: { returnIds: boolean; distributesTables: boolean },
 ): BatchInsert[] {
-  const oneByOne = returnIds && mayBeDistributed;
+  const oneByOne = returnIds && distributesTables;
   const groups = oneByOne ? rows.map((_, record) => [record]) : groupsByDefaults(rows, table.columns);
-  const nothing = mayBeDistributed && !table.needsInsert ? sql` RETURNING NULL` : sql``;
+  const nothing = distributesTables && !table.needsInsert ? sql` RETURNING NULL` : sql``;
   const returning = returnIds ? sql` RETURNING ${ident('id')}` : nothing;
   return groups.map((records) => ({
     statement: insertStatement(

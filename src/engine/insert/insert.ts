@@ -4,11 +4,12 @@
  * reports an error of a record: if the encoder does not understand a batch, or Postgres refuses it, the checked path
  * repeats it and reports the errors.
  */
-import { checkRecords, type EncodedBatch, readRecords, type Records } from '../../codec/index.js';
+import { checkRecords, type EncodedBatch, readRecords, type RecordBatch } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import type { Project } from '../../db/project.js';
-import { planCommit, type CommitPlan, type WriteEnd, type QueryRunner } from '../../db/transaction.js';
+import { planCommit, type CommitPlan, type WriteEnd } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { type PostgresError, type Result, SQLSTATE } from '../../pg/index.js';
 import { readTables, tableToWrite } from '../catalog/catalog.js';
 import { lockToWrite } from '../catalog/find-table.js';
@@ -181,7 +182,7 @@ function mayPassOneByOne(error: unknown): boolean {
 }
 
 /** @param oneByOne an upsert runs a statement for each record */
-function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean): Promise<Inserted> {
+function insertBatch(request: InsertRequest, batch: RecordBatch, oneByOne: boolean): Promise<Inserted> {
   const { project, key, signal } = request;
   const underKey = { key, responseSchema: BatchResponse };
   return project.write({ signal, underKey }, (db) => checkAndStore(request, batch, db, oneByOne));
@@ -189,17 +190,17 @@ function insertBatch(request: InsertRequest, batch: Records, oneByOne: boolean):
 
 async function checkAndStore(
   request: InsertRequest,
-  batch: Records,
+  batch: RecordBatch,
   db: QueryRunner,
   oneByOne: boolean,
 ): Promise<CommitPlan<BatchResponse, Inserted>> {
   const { project, tableCache, throttle, tableName, returnIds, upsert } = request;
-  const mayBeDistributed = project.distributesTables;
+  const distributesTables = project.distributesTables;
   const table = await lockToWrite(db, project.schema, tableName, batch.errors);
   tableCache.remember(project.cacheKey, table);
   resetIfCodeRuns(db, table, upsert !== null);
   if (returnIds) requireIds(table);
-  const insertsFor = await storingStatements(db, table, upsert, { returnIds, oneByOne, mayBeDistributed });
+  const insertsFor = await storingStatements(db, table, upsert, { returnIds, oneByOne, distributesTables });
   const rows = await throttle.runSteps(project.id, checkRecords(batch, table));
   const inserts = throttle.charge(project.id, () => insertsFor(rows));
   const statements = inserts.map(({ statement }) => statement);

@@ -2,11 +2,12 @@
  * The insert with on_error=quarantine: it stores the valid records, and quarantines the others with their errors, in
  * one transaction.
  */
-import { checkRecords, readRecords, type Records } from '../../codec/index.js';
+import { checkRecords, readRecords, type RecordBatch } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
-import { planCommit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import type { Table } from '../catalog/catalog.js';
 import { lockToWrite } from '../catalog/find-table.js';
 import type { Project } from '../../db/project.js';
@@ -50,11 +51,11 @@ export async function storePartially(
   db: QueryRunner,
   { id, distributesTables, dryRun, schema }: Project,
   table: Table,
-  batch: Records,
+  batch: RecordBatch,
   upsert: UpsertRule | null,
   throttle: EventLoopThrottle,
 ): Promise<PartiallyStored> {
-  const options = { returnIds: false, oneByOne: false, mayBeDistributed: distributesTables };
+  const options = { returnIds: false, oneByOne: false, distributesTables };
   const insertsFor = await storingStatements(db, table, upsert, options);
   const rows = await throttle.runSteps(id, checkRecords(batch, table, false));
   const errors = new Map<number, readonly ErrorDetail[]>();

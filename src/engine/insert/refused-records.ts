@@ -7,7 +7,7 @@ import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type EngineErrorOptions, type ErrorCode } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { BEGIN, fixed, ident, literal, PostgresError, type Result, sql, SQLSTATE, trusted } from '../../pg/index.js';
 import { detailsOf, codeOf, fromPostgres, withoutValues } from '../../tenancy/postgres-errors.js';
 import type { Table } from '../catalog/catalog.js';

@@ -2,7 +2,7 @@
  * Retries quarantined records, and stores each at most once: a stored record leaves the quarantine in the same
  * transaction.
  */
-import { readRecords, type Records, type Steps } from '../../codec/index.js';
+import { readRecords, type RecordBatch, type Steps } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
@@ -10,7 +10,8 @@ import { sql } from '../../pg/index.js';
 import { storePartially } from './partial-insert.js';
 import type { UpsertRule } from './upsert.js';
 import type { Project } from '../../db/project.js';
-import { planCommit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { lockToWrite, requireColumns } from '../catalog/find-table.js';
 import {
@@ -88,7 +89,7 @@ async function readerMayRead(db: QueryRunner, project: Project, tableName: strin
   return row?.[0] === 't';
 }
 
-function* changedRecords(texts: readonly string[], rename: Rename, added: Added): Steps<Records> {
+function* changedRecords(texts: readonly string[], rename: Rename, added: Added): Steps<RecordBatch> {
   const sent = yield* readAgain(texts);
   const made: string[] = [];
   for (const record of sent.records.keys()) {
@@ -98,7 +99,7 @@ function* changedRecords(texts: readonly string[], rename: Rename, added: Added)
   return yield* readAgain(made);
 }
 
-const readAgain = (texts: readonly string[]): Steps<Records> =>
+const readAgain = (texts: readonly string[]): Steps<RecordBatch> =>
   readRecords(Buffer.from(`[${texts.join(',')}]`), { apart: true, isLimited: false });
 
 type Rename = Readonly<Record<string, string>>;
@@ -110,7 +111,7 @@ interface Added {
 }
 
 /** A record with renamed columns and replaced values. Anything but an object stays as it is. */
-function withChanges({ membersOf, textOf }: Records, record: number, rename: Rename, added: Added): string {
+function withChanges({ membersOf, textOf }: RecordBatch, record: number, rename: Rename, added: Added): string {
   const text = textOf(record);
   if (!text.startsWith('{')) return text;
   const members = membersOf(record)

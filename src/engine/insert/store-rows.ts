@@ -1,6 +1,7 @@
 /** Stores the rows of a batch: the statements, the end of the write, and why nothing was stored. */
 import type { RecordCells } from '../../codec/index.js';
-import type { CommitPlan, QueryRunner } from '../../db/transaction.js';
+import type { CommitPlan } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { type PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
 import { codeOf } from '../../tenancy/postgres-errors.js';
 import type { Table } from '../catalog/catalog.js';
@@ -17,11 +18,11 @@ export async function storingStatements(
   db: QueryRunner,
   table: Table,
   upsert: UpsertRule | null,
-  { returnIds, oneByOne, mayBeDistributed }: StatementOptions,
+  { returnIds, oneByOne, distributesTables }: StatementOptions,
 ): Promise<(rows: readonly RecordCells[]) => BatchInsert[]> {
-  if (upsert === null) return (rows) => insertStatements(table, rows, { returnIds, mayBeDistributed });
+  if (upsert === null) return (rows) => insertStatements(table, rows, { returnIds, distributesTables });
   const key = await findKey(db, table, 'on_conflict', upsert.columns);
-  const options = { returnIds, oneByOne: oneByOne || (returnIds && mayBeDistributed), mayBeDistributed };
+  const options = { returnIds, oneByOne: oneByOne || (returnIds && distributesTables), distributesTables };
   return (rows) => upsertStatements(table, rows, key, upsert.resolution, options);
 }
 

@@ -20,7 +20,7 @@ export interface StatementOptions {
   /** An upsert runs a statement for each record, even if all keys differ. */
   readonly oneByOne: boolean;
   /** The rows of the table may be on several machines. */
-  readonly mayBeDistributed: boolean;
+  readonly distributesTables: boolean;
 }
 
 /**
@@ -32,13 +32,13 @@ export function upsertStatements(
   rows: readonly RecordCells[],
   key: UniqueKey,
   resolution: Resolution,
-  { returnIds, oneByOne, mayBeDistributed }: StatementOptions,
+  { returnIds, oneByOne, distributesTables }: StatementOptions,
 ): BatchInsert[] {
   const findsIgnored = returnIds && resolution === 'ignore';
   return groups(rows, table, key, resolution, oneByOne || findsIgnored).flatMap((records) => {
     const group = records.map((record) => rows[record] as RecordCells);
     const insert = {
-      statement: checkedUpsert(table, group, key, resolution, { returnIds, mayBeDistributed }),
+      statement: checkedUpsert(table, group, key, resolution, { returnIds, distributesTables }),
       records,
     };
     const [row = []] = group;
@@ -98,10 +98,10 @@ function checkedUpsert(
   rows: readonly RecordCells[],
   key: UniqueKey,
   resolution: Resolution,
-  { returnIds, mayBeDistributed }: Pick<StatementOptions, 'returnIds' | 'mayBeDistributed'>,
+  { returnIds, distributesTables }: Pick<StatementOptions, 'returnIds' | 'distributesTables'>,
 ): Statement {
   const columns = givenColumns(table, rows);
-  const { source, stored } = mayBeDistributed
+  const { source, stored } = distributesTables
     ? { source: sourceRows(table, columns, rows), stored: [] }
     : passingConstraints(table, columns, rows, key, resolution);
   const names = [...columns, ...stored].map((index) => columnName(table, index));

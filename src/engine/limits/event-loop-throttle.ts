@@ -52,19 +52,19 @@ export class EventLoopThrottle {
    * loop; undefined: at once. Begin the work as soon as it resolves: the next turn is computed from what this one took.
    */
   turn(projectId: string): Promise<void> | undefined {
-    const account = this.usages.get(projectId);
-    if (account === undefined || (account.ms < TURN_MS && account.waiting === 0)) return undefined;
-    account.waiting++;
-    account.pause = account.pause.then(async () => {
-      if (account.ms >= TURN_MS) await this.pauseAfter(projectId, account);
-      account.waiting--;
+    const usage = this.usages.get(projectId);
+    if (usage === undefined || (usage.ms < TURN_MS && usage.waiting === 0)) return undefined;
+    usage.waiting++;
+    usage.pause = usage.pause.then(async () => {
+      if (usage.ms >= TURN_MS) await this.pauseAfter(projectId, usage);
+      usage.waiting--;
     });
-    return account.pause;
+    return usage.pause;
   }
 
-  private async pauseAfter(projectId: string, account: ProjectUsage): Promise<void> {
-    const end = account.endedAt + Math.min(account.ms * PAUSE_FACTOR, LONGEST_PAUSE_MS);
-    account.ms = 0;
+  private async pauseAfter(projectId: string, usage: ProjectUsage): Promise<void> {
+    const end = usage.endedAt + Math.min(usage.ms * PAUSE_FACTOR, LONGEST_PAUSE_MS);
+    usage.ms = 0;
     await setImmediate();
     for (let now = performance.now(); now < end && this.othersAreActive(projectId); now = performance.now()) {
       await sleep(Math.min(end - now, ACTIVE_MS));
@@ -114,12 +114,12 @@ export class EventLoopThrottle {
   }
 
   private add(projectId: string, ms: number): void {
-    const account = this.usages.get(projectId);
+    const usage = this.usages.get(projectId);
     const endedAt = performance.now();
-    if (account === undefined) this.usages.set(projectId, { ms, endedAt, waiting: 0, pause: Promise.resolve() });
+    if (usage === undefined) this.usages.set(projectId, { ms, endedAt, waiting: 0, pause: Promise.resolve() });
     else {
-      account.ms += ms;
-      account.endedAt = endedAt;
+      usage.ms += ms;
+      usage.endedAt = endedAt;
     }
   }
 

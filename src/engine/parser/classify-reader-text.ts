@@ -3,7 +3,7 @@
  * decides for the rest.
  */
 import { EngineError } from '../../contract/errors.js';
-import { NEVER } from '../../db/backend-request.js';
+import { NEVER_ABORTED } from '../../db/backend-request.js';
 import { WaitBudget } from '../../db/wait-budget.js';
 import { leadingKeyword } from './keywords.js';
 import type { ReaderEffect } from './reader-effect.js';
@@ -81,7 +81,7 @@ async function classifyByParser(
 ): Promise<Classification> {
   if (!isPlain) return NOT_READABLE;
   try {
-    const requester = { projectId, waitBudget: new WaitBudget(WAIT_MS), signal: NEVER };
+    const requester = { projectId, waitBudget: new WaitBudget(WAIT_MS), signal: NEVER_ABORTED };
     const statements = await splitter.readerEffects(text, requester);
     return statements === null ? NOT_PARSED : overall(statements);
   } catch (error) {

@@ -29,7 +29,7 @@ const BUSY = 'Too many SQL requests are waiting to be parsed';
 
 /** The request whose text is parsed. */
 export interface ParsingRequest {
-  /** Its id. */
+  /** Its project. */
   readonly projectId: string;
   readonly waitBudget: WaitBudget;
   /** Aborted when the client disconnects, or with the EngineError that ends the request. */

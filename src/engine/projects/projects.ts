@@ -14,7 +14,7 @@ import type { RequestedRights } from '../../tenancy/project-database-setup.js';
 import { serviceWork } from '../../tenancy/postgres-errors.js';
 import { inUseElsewhere, withProjectLock } from '../../tenancy/control/project-lock.js';
 import { noServer, serverRefOf } from '../../tenancy/control/server-rows.js';
-import { NEVER } from '../../db/backend-request.js';
+import { NEVER_ABORTED } from '../../db/backend-request.js';
 import { FairQueue } from '../../db/fair-queue.js';
 import { WaitBudget } from '../../db/wait-budget.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
@@ -113,7 +113,7 @@ export class Projects {
 
   /** @throws EngineError overloaded; what `work` throws */
   private async inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (!this.tryTakeTurn()) await this.queue.wait('', null, new WaitBudget(TURN_MS), NEVER);
+    if (!this.tryTakeTurn()) await this.queue.wait('', null, new WaitBudget(TURN_MS), NEVER_ABORTED);
     try {
       return await work();
     } finally {
@@ -215,8 +215,8 @@ export class Projects {
     return restored;
   }
 
-  runs({ placement }: ProjectRow): boolean {
-    return this.services.servers.tenancyOf(placement).runs(placement);
+  isRunning({ placement }: ProjectRow): boolean {
+    return this.services.servers.tenancyOf(placement).isRunning(placement);
   }
 
   /** The faults that {@link repair} would repair, as text. @throws EngineError database_unavailable */

@@ -2,12 +2,12 @@
 import type { JsonNode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import type * as wire from '../../contract/wire/tables.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { type Fragment, ident, literal, sql, type Statement, trusted } from '../../pg/index.js';
 import type { Column, Table } from '../catalog/catalog.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
 import { defaultExpression } from './definition.js';
-import { dropStatement } from './indexes.js';
+import { dropIndexStatement } from './indexes.js';
 
 const alter = ({ schema, name }: Table, column: string, change: Fragment): Statement =>
   sql`ALTER TABLE ${ident(schema, name)} ALTER COLUMN ${ident(column)} ${change}`;
@@ -58,7 +58,7 @@ export async function setUnique(
   const indexes = readIndexes(await db.query(indexesOf(schema, name))).filter(
     (index) => index.unique && !index.partial && index.columns.length === 1 && index.columns[0] === column,
   );
-  if (!unique) return indexes.filter(({ primary }) => !primary).map((index) => dropStatement(schema, name, index));
+  if (!unique) return indexes.filter(({ primary }) => !primary).map((index) => dropIndexStatement(schema, name, index));
   if (indexes.some(({ valid }) => valid)) return [];
   return [sql`ALTER TABLE ${ident(schema, name)} ADD UNIQUE (${ident(column)})`];
 }
@@ -76,12 +76,12 @@ export const shownColumn = ({ name, displayType, comment, notNull, defaultText }
 export const commentsOf = ({ schema, name, comment, columns }: Table): Statement[] => [
   ...(comment === null ? [] : [commentOnTable(schema, name, comment)]),
   ...columns.flatMap((column) =>
-    column.comment === null ? [] : [commentOn(schema, name, column.name, column.comment)],
+    column.comment === null ? [] : [commentOnColumn(schema, name, column.name, column.comment)],
   ),
 ];
 
 export const commentOnTable = (schema: string, tableName: string, comment: string | null): Statement =>
   sql`COMMENT ON TABLE ${ident(schema, tableName)} IS ${comment ? literal(comment) : trusted('NULL')}`;
 
-export const commentOn = (schema: string, tableName: string, column: string, comment: string | null): Statement =>
+export const commentOnColumn = (schema: string, tableName: string, column: string, comment: string | null): Statement =>
   sql`COMMENT ON COLUMN ${ident(schema, tableName, column)} IS ${comment ? literal(comment) : trusted('NULL')}`;

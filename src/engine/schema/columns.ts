@@ -10,9 +10,10 @@ import { type Table, tableByName } from '../catalog/catalog.js';
 import { ident, sql, type Statement } from '../../pg/index.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { type CommitPlan, planCommit, type QueryRunner } from '../../db/transaction.js';
+import { type CommitPlan, planCommit } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import {
-  commentOn,
+  commentOnColumn,
   dropDefault,
   requireNoNulls,
   setDefault,
@@ -20,12 +21,18 @@ import {
   setUnique,
   shownColumn,
 } from './column-properties.js';
-import { checkColumn, checkComment, checkName, type ColumnDefinition, columnType } from './definition.js';
+import {
+  checkColumn,
+  checkComment,
+  checkName,
+  type ColumnDefinition,
+  columnType,
+  columnDefinitionSql,
+} from './definition.js';
 import { existingColumn, existingTable, lockForChange, nameIsTaken } from '../catalog/find-table.js';
 import { explainDuplicates } from './indexes.js';
-import { explainRefusal, retype } from './retype.js';
+import { explainRetypeRefusal, retype } from './retype.js';
 import { type ChangeOptions, noteMentions, schemaChange } from './schema-change.js';
-import { definitionOf } from './tables.js';
 
 /**
  * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_value, table_not_found, column_exists,
@@ -46,10 +53,10 @@ export async function addColumn(
   const { name, comment } = column;
   // If rows would get no value, the error should say how many, which Postgres's does not.
   const needsValues = column.notNull && column.defaultValue === null;
-  const definition = definitionOf(needsValues ? { ...column, notNull: false } : column);
+  const definition = columnDefinitionSql(needsValues ? { ...column, notNull: false } : column);
   const add = [
     sql`ALTER TABLE ${ident(project.schema, tableName)} ADD COLUMN ${definition}`,
-    ...(comment === null ? [] : [commentOn(project.schema, tableName, name, comment)]),
+    ...(comment === null ? [] : [commentOnColumn(project.schema, tableName, name, comment)]),
   ];
   return schemaChange(project, options, wire.Column, 'grows', async (db) => {
     const table = await lockForChange(db, project.schema, tableName);
@@ -123,7 +130,7 @@ export async function alterColumn(
       if (notNull === true) await requireNoNulls(db, table, column, changes.splice(0));
       if (notNull !== undefined) changes.push(setNotNull(table, column, notNull));
       if (unique !== undefined) changes.push(...(await setUnique(db, table, column, unique)));
-      if (comment !== undefined) changes.push(commentOn(project.schema, tableName, column, comment));
+      if (comment !== undefined) changes.push(commentOnColumn(project.schema, tableName, column, comment));
       if (newName !== undefined && newName !== column) {
         refuseCaseInsensitiveDuplicate(table, newName, column);
         await noteMentions(db, project, tableName, column);
@@ -134,7 +141,7 @@ export async function alterColumn(
       return await commitColumn(db, table, newName ?? column, changes);
     } catch (error) {
       const explained = unique ? await explainDuplicates(db, project.schema, tableName, [column], error) : error;
-      throw explainRefusal(explained, column);
+      throw explainRetypeRefusal(explained, column);
     }
   });
 }

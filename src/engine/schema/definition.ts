@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { cut, quoted } from '../../contract/message-text.js';
 import { NAME_IN_WORDS, NAME_PATTERN } from '../../contract/names.js';
 import type { AddColumnBody, CreateTableBody } from '../../contract/wire/tables.js';
-import { type Fragment, literal, sql, trusted } from '../../pg/index.js';
+import { type Fragment, join, ident, literal, sql, trusted } from '../../pg/index.js';
 import { type Column, POSTGRES_TYPES } from '../catalog/catalog.js';
 
 const PATTERN = new RegExp(NAME_PATTERN);
@@ -167,4 +167,14 @@ export function defaultExpression(column: BatchColumn & Pick<Column, 'sqlType'>,
 export function newDefault(name: string, type: ColumnType, value: JsonNode): Fragment | null {
   const column = { name, type, displayType: type, sqlType: POSTGRES_TYPES[type], isJson: false, isArray: false };
   return defaultExpression({ ...column, hasDefault: true, isGeneratedAlways: false, isId: false }, value);
+}
+
+/** The definition of a new column for CREATE TABLE or ALTER TABLE. */
+export function columnDefinitionSql({ name, type, unique, notNull, defaultValue }: NewColumn): Fragment {
+  const rules = [
+    ...(defaultValue === null ? [] : [sql` DEFAULT ${defaultValue}`]),
+    ...(notNull ? [sql` NOT NULL`] : []),
+    ...(unique ? [sql` UNIQUE`] : []),
+  ];
+  return sql`${ident(name)} ${trusted(POSTGRES_TYPES[type])}${join(rules, '')}`;
 }

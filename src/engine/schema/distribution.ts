@@ -15,7 +15,8 @@ import {
 } from '../catalog/distribution.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { planCommit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { commentsOf } from './column-properties.js';
 import { lockForChange, requireColumns } from '../catalog/find-table.js';
 import { type ChangeOptions, schemaChange } from './schema-change.js';

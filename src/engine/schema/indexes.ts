@@ -8,7 +8,8 @@ import { duplicatesIn, type FoundIndex, indexesOf, newIndexesOf, readIndexes } f
 import { ident, join, PostgresError, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { planCommit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { checkName } from './definition.js';
 import {
   lockForChange,
@@ -17,7 +18,7 @@ import {
   requireFreeName,
   tableNotFound,
 } from '../catalog/find-table.js';
-import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
+import { type ChangeOptions, schemaChange, schemaRead, type SchemaOptions } from './schema-change.js';
 
 /**
  * Meanwhile others can read the table, but not write it.
@@ -50,7 +51,7 @@ export async function createIndex(
 }
 
 /** The primary key first. @throws EngineError table_not_found */
-export async function listIndexes(project: Project, tableName: string, limits: SchemaLimits): Promise<Index[]> {
+export async function listIndexes(project: Project, tableName: string, limits: SchemaOptions): Promise<Index[]> {
   const { schema } = project;
   return schemaRead(project, limits, async (db) => {
     const [tables, indexes] = await db.run([tableByName(schema, tableName), indexesOf(schema, tableName)]);
@@ -78,12 +79,16 @@ export async function dropIndex(
     if (index.primary) {
       throw new EngineError('reserved_name', `"${name}" is the index of the primary key and cannot be dropped`);
     }
-    return planCommit(null, [dropStatement(schema, tableName, index)]);
+    return planCommit(null, [dropIndexStatement(schema, tableName, index)]);
   });
 }
 
 /** A constraint and its index have the same name. */
-export const dropStatement = (schema: string, tableName: string, { name, backsConstraint }: FoundIndex): Statement =>
+export const dropIndexStatement = (
+  schema: string,
+  tableName: string,
+  { name, backsConstraint }: FoundIndex,
+): Statement =>
   backsConstraint
     ? sql`ALTER TABLE ${ident(schema, tableName)} DROP CONSTRAINT ${ident(name)}`
     : sql`DROP INDEX ${ident(schema, name)}`;

@@ -1,5 +1,5 @@
 /** Changes the type of a column: every value is kept, or nothing is changed (contract C7). */
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import type { ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type ValueCount } from '../../contract/errors.js';
@@ -128,7 +128,7 @@ function notConvertible(
 }
 
 /** Explains refusals of a type change by Postgres that the checks above do not foresee. */
-export function explainRefusal(error: unknown, column: string): unknown {
+export function explainRetypeRefusal(error: unknown, column: string): unknown {
   if (!(error instanceof PostgresError)) return error;
   const translated = fromPostgres(error);
   if (!(translated instanceof EngineError)) return error;

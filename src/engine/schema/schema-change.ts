@@ -4,17 +4,18 @@ import type { Schema } from '../../contract/schema.js';
 import type { IdempotencyKey, Replayable } from '../../db/idempotency.js';
 import type { Project, WriteOptions } from '../../db/project.js';
 import type { Growth } from '../../db/quota.js';
-import type { QueryRunner, WriteWork } from '../../db/transaction.js';
+import type { WriteWork } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { functionsThatMention } from '../catalog/project-code.js';
 import { fixed, SQLSTATE } from '../../pg/index.js';
 
-export interface SchemaLimits {
+export interface SchemaOptions {
   /** A change that scans or rewrites a table is rolled back after this time (contract C6.17). */
   holdMs: number;
   signal: AbortSignal;
 }
 
-export interface ChangeOptions extends SchemaLimits {
+export interface ChangeOptions extends SchemaOptions {
   key?: IdempotencyKey | null;
 }
 
@@ -78,7 +79,7 @@ export async function noteMentions(
 
 export function schemaRead<T>(
   project: Project,
-  { holdMs, signal }: SchemaLimits,
+  { holdMs, signal }: SchemaOptions,
   work: (db: QueryRunner) => Promise<T>,
 ): Promise<T> {
   const timeoutError = () => new EngineError('query_timeout', 'Reading the schema took too long');

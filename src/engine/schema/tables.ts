@@ -7,20 +7,21 @@ import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
 import { ADVISORY_LOCKS } from '../../tenancy/locks.js';
 import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
-import { allTables, POSTGRES_TYPES, readTables, schemaBytes, type Table, tableByName } from '../catalog/catalog.js';
-import { BEGIN, COMMIT, fixed, type Fragment, ident, join, sql, type Statement, trusted } from '../../pg/index.js';
+import { allTables, readTables, schemaBytes, type Table, tableByName } from '../catalog/catalog.js';
+import { BEGIN, COMMIT, fixed, ident, join, sql, type Statement } from '../../pg/index.js';
 import type { Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
-import { planCommit, type QueryRunner } from '../../db/transaction.js';
+import { planCommit } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { renameQuarantinedTable } from '../insert/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
-import { checkComment, checkDefinition, checkName, type NewColumn, type TableDefinition } from './definition.js';
-import { commentOn, commentOnTable } from './column-properties.js';
+import { checkComment, checkDefinition, checkName, columnDefinitionSql, type TableDefinition } from './definition.js';
+import { commentOnColumn, commentOnTable } from './column-properties.js';
 import { checkDistribution, distribute } from './distribution.js';
 import { explainNoTable, lockForChange, requireFreeName, tableNotFound } from '../catalog/find-table.js';
 import { shownIndex } from './indexes.js';
-import { type ChangeOptions, noteMentions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
+import { type ChangeOptions, noteMentions, schemaChange, schemaRead, type SchemaOptions } from './schema-change.js';
 
 /** Otherwise two concurrent requests could create names that differ only by case. */
 const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
@@ -42,9 +43,9 @@ export async function createTable(
   const relation = ident(project.schema, tableName);
   const comments: Statement[] = comment ? [commentOnTable(project.schema, tableName, comment)] : [];
   for (const column of columns) {
-    if (column.comment) comments.push(commentOn(project.schema, tableName, column.name, column.comment));
+    if (column.comment) comments.push(commentOnColumn(project.schema, tableName, column.name, column.comment));
   }
-  const definitions = columns.map(definitionOf);
+  const definitions = columns.map(columnDefinitionSql);
   const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
 
   const create = sql`CREATE TABLE ${relation} (${join([id, ...definitions])})`;
@@ -63,7 +64,7 @@ export async function createTable(
  * All tables and views of the project.
  * @throws EngineError result_too_large: building the response takes many times its size in memory
  */
-export async function readSchema(project: Project, limits: SchemaLimits): Promise<Table[]> {
+export async function readSchema(project: Project, limits: SchemaOptions): Promise<Table[]> {
   return schemaRead(project, limits, async (db) => {
     const [size] = await db.query(schemaBytes(project.schema));
     if (Number(size?.[0]) > LIMITS.resultBytes) {
@@ -92,7 +93,7 @@ async function withDistribution(project: Project, db: QueryRunner, tables: reado
 export async function readTable(
   project: Project,
   tableName: string,
-  limits: SchemaLimits,
+  limits: SchemaOptions,
 ): Promise<Table & { indexes: Index[] }> {
   return schemaRead(project, limits, async (db) => {
     const { schema } = project;
@@ -146,14 +147,4 @@ export function dropTable(project: Project, tableName: string, options: ChangeOp
       },
     }),
   );
-}
-
-/** The definition of a new column for CREATE TABLE or ALTER TABLE. */
-export function definitionOf({ name, type, unique, notNull, defaultValue }: NewColumn): Fragment {
-  const rules = [
-    ...(defaultValue === null ? [] : [sql` DEFAULT ${defaultValue}`]),
-    ...(notNull ? [sql` NOT NULL`] : []),
-    ...(unique ? [sql` UNIQUE`] : []),
-  ];
-  return sql`${ident(name)} ${trusted(POSTGRES_TYPES[type])}${join(rules, '')}`;
 }

@@ -3,10 +3,10 @@ import { EngineError, messageOf } from '../../contract/errors.js';
 import { isServerName, SERVER_NAME_IN_WORDS } from '../../contract/names.js';
 import { isReady } from '../../contract/projects.js';
 import { DEFAULT_SERVER, isOn, takesReplicas } from '../../contract/servers.js';
-import { type Finding, ok, problem } from '../../contract/wire/admin-socket.js';
+import { problem, ok, type Finding } from '../../contract/wire/findings.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { type NewServer, serverRefOf, type ServerChange, type ServerRow } from '../../tenancy/control/server-rows.js';
-import { databasesAt, startedAt, walOf } from '../../tenancy/server-facts.js';
+import { databasesAt, postmasterStartTime, walStateOf } from '../../tenancy/server-facts.js';
 import { addressAt } from '../../tenancy/server-url.js';
 import type { AuditOrigin } from '../../contract/audit.js';
 import type { Engine } from '../engine.js';
@@ -174,9 +174,9 @@ function addressOf(urlReference: string): ServerAddress {
 
 /** Whether the installation already has this server, under any address and another name. */
 async function alreadyThere(engine: Engine, address: ServerAddress, name: string): Promise<Finding[]> {
-  const started = await startedAt(address);
+  const started = await postmasterStartTime(address);
   const isSame = async ({ urlReference }: ServerRow): Promise<boolean> =>
-    started === (await startedAt(urlReference === null ? engine.control.address : addressAt(urlReference)));
+    started === (await postmasterStartTime(urlReference === null ? engine.control.address : addressAt(urlReference)));
   for (const server of await engine.control.servers.list()) {
     if (server.name === name) continue;
     // A server that does not answer is not the one that just did.
@@ -233,8 +233,8 @@ const examineReplicas = (primary: ServerAddress, references: readonly string[]):
 async function examine(primary: ServerAddress, reference: string): Promise<Finding> {
   const subject = `replica ${reference}`;
   try {
-    const replica = await walOf({ ...addressAt(reference), needsPrimary: false });
-    const { cluster, lsn } = await walOf(primary);
+    const replica = await walStateOf({ ...addressAt(reference), needsPrimary: false });
+    const { cluster, lsn } = await walStateOf(primary);
     if (replica.cluster === cluster && replica.isStandby) {
       return ok(subject, `it is ${lsn > replica.lsn ? lsn - replica.lsn : 0n} bytes behind`);
     }

@@ -2,7 +2,7 @@
 import { messageOf } from '../../contract/errors.js';
 import { roundedMs } from '../../contract/wire/fields.js';
 import type { ServerEngine } from '../../contract/servers.js';
-import { type Finding, ok, problem, warning } from '../../contract/wire/admin-socket.js';
+import { problem, warning, ok, type Finding } from '../../contract/wire/findings.js';
 import type { ServerFacts as ShownFacts } from '../../contract/wire/servers.js';
 import type { ServerAddress } from '../../pg/index.js';
 import { locksExclude, type ServerProbe, probeServer, inspectServer, versionText } from '../../tenancy/server-facts.js';

@@ -7,7 +7,7 @@ import { cleanUpStream, PUBLICATION, slotOf } from '../../moves/stream.js';
 import { counted } from '../../contract/message-text.js';
 import { messageOf } from '../../contract/errors.js';
 import { serverName } from '../../contract/servers.js';
-import { type Finding, ok, warning } from '../../contract/wire/admin-socket.js';
+import { warning, ok, type Finding } from '../../contract/wire/findings.js';
 import { sql } from '../../pg/index.js';
 import { dumpRole, type Placement } from '../../tenancy/placement.js';
 import { serverRefOf, type ServerRow } from '../../tenancy/control/server-rows.js';

@@ -2,7 +2,7 @@
  * Settings recommended for a Postgres that the operator runs, for `cdp doctor` and docs/operations.md. Settings that
  * the service makes for its own connections (`jit`, `client_connection_check_interval`, …) are not included.
  */
-import { type Finding, ok, warning } from '../../contract/wire/admin-socket.js';
+import { warning, ok, type Finding } from '../../contract/wire/findings.js';
 import type { ServerSetting } from '../../tenancy/server-facts.js';
 
 interface Recommended {

@@ -1,7 +1,7 @@
 /** The findings of `cdp doctor` about a Postgres server, with advice. */
 import { roundedSize } from '../../contract/disk-size.js';
 import { counted } from '../../contract/message-text.js';
-import { type Finding, ok, problem, warning } from '../../contract/wire/admin-socket.js';
+import { problem, warning, ok, type Finding } from '../../contract/wire/findings.js';
 import { fixed, type ServerAddress, type Session, sql } from '../../pg/index.js';
 import { newestVersion, readMigrations } from '../../tenancy/migrations/migrate.js';
 import type { ServerInspection } from '../../tenancy/server-facts.js';

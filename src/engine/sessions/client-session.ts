@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cancel, CANCEL_MS, type LoggedIn, type PostgresError } from '../../pg/index.js';
 import { TERMINATE } from '../../pg/protocol.js';
-import { type Backend, GRACE_MS, type BackendControl } from '../../tenancy/connections/watchdog.js';
+import { type Backend, GRACE_MS, type BackendControl } from '../../tenancy/connections/backend-control.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Caller } from '../access/tokens.js';
 import type { AuditOrigin } from '../../contract/audit.js';
@@ -45,7 +45,7 @@ export class ClientSession {
     readonly owner: SessionOwner,
     readonly loggedIn: LoggedIn,
     readonly backend: Backend,
-    readonly watchdog: BackendControl,
+    readonly backendControl: BackendControl,
     /** Called with each error that Postgres reports to the client. */
     readonly noteError: (error: PostgresError) => void,
     private readonly over: (session: ClientSession) => void,
@@ -80,7 +80,7 @@ export class ClientSession {
 
   /** Lowers the priority of the backend if it uses much processor time. */
   watchProcessors(): void {
-    this.lowerPriority ??= this.watchdog.niceness?.watch(this.backend);
+    this.lowerPriority ??= this.backendControl.niceness?.watch(this.backend);
     // Without the priority, the session still runs.
     void this.lowerPriority?.().catch(() => {});
   }
@@ -113,10 +113,10 @@ export class ClientSession {
       if (!(await isLate(GRACE_MS))) return;
     }
     // A server that does not answer has no backend left to wait for.
-    const isGone = await this.watchdog.terminate(this.backend).catch(() => true);
+    const isGone = await this.backendControl.terminate(this.backend).catch(() => true);
     socket.destroy();
     // A server that does not answer has no backend left.
-    if (!isGone) await this.watchdog.untilGone(this.backend).catch(() => {});
+    if (!isGone) await this.backendControl.untilGone(this.backend).catch(() => {});
   }
 }
 

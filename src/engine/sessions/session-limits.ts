@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { runPeriodically } from '../../tasks.js';
 import { allDone } from '../../promises.js';
 import type { Log } from '../../log.js';
-import type { Activity } from '../../tenancy/connections/watchdog.js';
+import type { Activity } from '../../tenancy/connections/backend-control.js';
 import type { Authenticator } from '../access/authenticate.js';
 import { isExpired } from '../access/tokens.js';
 import type { Quotas } from '../../db/quota.js';
@@ -78,9 +78,9 @@ export class SessionLimitEnforcer {
   }
 
   private async checkActivity(): Promise<void> {
-    const looks = [...byWatchdog(this.sessions)].map(async ([watchdog, sessions]) => {
+    const looks = [...groupedByServer(this.sessions)].map(async ([backendControl, sessions]) => {
       const before = sessions.map(({ endedTransactions }) => endedTransactions);
-      const activities = await watchdog.activity(sessions.map(({ backend }) => backend));
+      const activities = await backendControl.activity(sessions.map(({ backend }) => backend));
       for (const [i, session] of sessions.entries()) {
         this.check(session, activities.get(session.backend.processId), session.endedTransactions === before[i]);
       }
@@ -140,11 +140,11 @@ const expired = () => terminated('the token has expired', 'token_expired');
 export const overQuota = ({ code, message }: EngineError): SessionError =>
   new SessionError('53100', message, code, 'Free space with POST /api/cdp/sql, or connect as reader.');
 
-function byWatchdog(sessions: ReadonlySet<ClientSession>): Map<ClientSession['watchdog'], ClientSession[]> {
-  const servers = new Map<ClientSession['watchdog'], ClientSession[]>();
+function groupedByServer(sessions: ReadonlySet<ClientSession>): Map<ClientSession['backendControl'], ClientSession[]> {
+  const servers = new Map<ClientSession['backendControl'], ClientSession[]>();
   for (const session of sessions) {
-    const others = servers.get(session.watchdog);
-    if (others === undefined) servers.set(session.watchdog, [session]);
+    const others = servers.get(session.backendControl);
+    if (others === undefined) servers.set(session.backendControl, [session]);
     else others.push(session);
   }
   return servers;

@@ -12,8 +12,8 @@ import { actorOf, type Audit } from '../audit/audit.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
-import { projectMovingError } from '../../tenancy/placement.js';
-import type { PostgresServer } from '../../tenancy/tenancy.js';
+import { projectMovingError } from '../../tenancy/postgres-errors.js';
+import type { PostgresServer } from '../../tenancy/postgres-server.js';
 import type { Authenticator } from '../access/authenticate.js';
 import type { TokenRateLimiter } from '../access/rate-limits.js';
 import type { Caller } from '../access/tokens.js';
@@ -194,7 +194,7 @@ export class PortSessions {
       throw notHeld();
     }
     const noted = (error: PostgresError) => this.services.corruption.noteError(owner.project.name, error);
-    const session = new ClientSession(owner, loggedIn, backend, server.watchdog, noted, (over) => {
+    const session = new ClientSession(owner, loggedIn, backend, server.backendControl, noted, (over) => {
       this.open.delete(over);
       release();
       this.before.received += over.received;

@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { fixed, type StatementDescription } from '../../pg/index.js';
 
 /**

@@ -8,12 +8,12 @@ import { type ResultColumn, rowEncoder } from '../../codec/index.js';
 import { unstorable } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Project } from '../../db/project.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { callerSql, type RowHandler } from '../../pg/index.js';
 import { RowCollector } from './row-collector.js';
-import type { CollectRequest, SqlRequest } from './run-sql.js';
+import type { SqlRequest, CollectRequest } from './run-sql.js';
 import { columnsJson, type SqlResult, sqlResult } from './sql-result.js';
-import { located } from './statement.js';
+import { locateError } from './statement.js';
 
 const MAX_LENGTH = 200;
 
@@ -52,7 +52,7 @@ export function runConstantQuery(project: Project, request: CollectRequest): Pro
       const tag = await db.fetchAtOnce(callerSql(sql).text, describe, takeRows);
       return sqlResult(sql, tag, rows, await columnsJson(db, columns));
     } catch (error) {
-      throw located(error, { offset: 0 });
+      throw locateError(error, { offset: 0 });
     }
   };
   const connection = readOnly || project.row.isFenced ? 'sql-read' : 'sql-write';

@@ -5,7 +5,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { fixed, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { Growth, OverQuota } from '../../db/quota.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import type { FreesSpace } from '../parser/frees-space.js';
 import { leadingKeyword } from '../parser/keywords.js';
 import type { SplitStatement } from '../parser/splitter.js';

@@ -2,7 +2,7 @@
  * Reads the rows of a statement from Postgres, in their order. A long row is encoded in a thread. Until it is, reading
  * pauses, and what had already arrived waits.
  */
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { messageSize, type RowHandler } from '../../pg/index.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 

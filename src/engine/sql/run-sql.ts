@@ -2,23 +2,24 @@
  * Free SQL (contract C13): split the text, run its statements in order, commit. One request is one transaction on
  * a connection that logged in as the project's own role; its statements take effect together or not at all.
  */
-import type { JsonNode, Numbers, RowMode } from '../../codec/index.js';
+import type { JsonNode, RowMode, Numbers } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BEGIN, fixed, SQLSTATE, type Statement } from '../../pg/index.js';
-import { projectMovingError } from '../../tenancy/placement.js';
+import { projectMovingError } from '../../tenancy/postgres-errors.js';
 import { queryTimeout } from '../../db/backend-request.js';
 import type { IdempotencyKey } from '../../db/idempotency.js';
 import type { Project, ReadOptions } from '../../db/project.js';
 import type { Growth, OverQuota } from '../../db/quota.js';
-import type { WriteEnd, QueryRunner } from '../../db/transaction.js';
+import type { WriteEnd } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { QuotaGuard } from './quota-guard.js';
 import { leadingKeyword, mainKeyword, mayChangeRights } from '../parser/keywords.js';
 import type { ParsingRequest } from '../parser/parser-pool.js';
 import type { SplitStatement, Splitter } from '../parser/splitter.js';
 import { restoreEncoding } from './client-encoding.js';
-import { type BoundStatement, type DescribedStatement, describeStatement, located } from './statement.js';
+import { type BoundStatement, type DescribedStatement, describeStatement, locateError } from './statement.js';
 import { StoredResults } from './sql-result.js';
 import type { WarningCollector } from './warning-collector.js';
 
@@ -48,6 +49,7 @@ export interface SqlRequest extends SqlOptions {
   params: readonly JsonNode[];
 }
 
+/** For results that are collected into one response. */
 export interface CollectRequest extends SqlRequest {
   maxRows: number;
   /** The most bytes of rows, over all statements. Default: the limit of a response. */
@@ -61,7 +63,7 @@ type CollectResult = (statement: DescribedStatement, isLast: boolean) => Promise
 
 /**
  * @param collect called for each statement, in order
- * @param toStore the results for a repeat with the same Idempotency-Key; required with a key
+ * @param resultsToStore the results for a repeat with the same Idempotency-Key; required with a key
  * @returns the stored results of an earlier request with the key; null: the statements have run and are committed
  * @throws EngineError sql_error and other codes in the table of SQLSTATEs, statement_not_allowed, query_timeout,
  * overloaded, outcome_unknown, quota_exceeded; with a key also request_in_flight, idempotency_key_reused, key_settled
@@ -71,7 +73,7 @@ export async function runSql(
   project: Project,
   request: SqlRequest,
   collect: CollectResult,
-  toStore?: () => StoredResults,
+  resultsToStore?: () => StoredResults,
 ): Promise<StoredResults | null> {
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
@@ -80,13 +82,13 @@ export async function runSql(
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
   const statements = split.map((statement) => ({ params, ...statement }));
-  return runStatements(project, request, statements, overQuota, collect, toStore);
+  return runStatements(project, request, statements, overQuota, collect, resultsToStore);
 }
 
 /** Who waits for the parser. */
 export const parsingRequestOf = ({ id, waitBudget }: Project, signal: AbortSignal): ParsingRequest => ({
   projectId: id,
-  waitBudget: waitBudget,
+  waitBudget,
   signal,
 });
 
@@ -100,21 +102,21 @@ export const overQuotaFor = (project: Project, { readOnly }: SqlOptions): Promis
  */
 export async function runStatements(
   project: Project,
-  requestedMode: SqlOptions,
+  requested: SqlOptions,
   statements: readonly BoundStatement[],
   overQuota: OverQuota | null,
   collect: CollectResult,
-  toStore?: () => StoredResults,
+  resultsToStore?: () => StoredResults,
 ): Promise<StoredResults | null> {
-  const asReader = mayReadWhileMoving(project, requestedMode, statements);
-  const mode = asReader ? { ...requestedMode, readOnly: true } : requestedMode;
-  const { readOnly, transactionModes = readOnly ? ['READ ONLY'] : [], key = null } = mode;
+  const asReader = mayReadWhileMoving(project, requested, statements);
+  const options = asReader ? { ...requested, readOnly: true } : requested;
+  const { readOnly, transactionModes = readOnly ? ['READ ONLY'] : [], key = null } = options;
   const begin = transactionModes.length === 0 ? BEGIN : fixed(`BEGIN ${transactionModes.join(' ')}`);
   if (readOnly) {
     const preamble = [begin, ...(asReader ? [ROW_SECURITY_OFF] : []), FIRST_QUERY];
-    const options: ReadOptions = { ...timesOf(mode), connection: 'sql-read', preamble };
+    const readOptions: ReadOptions = { ...timesOf(options), connection: 'sql-read', preamble };
     await project
-      .read(options, async (db) => void (await runInTransaction(project, mode, statements, db, null, collect)))
+      .read(readOptions, async (db) => void (await runInTransaction(project, options, statements, db, null, collect)))
       .catch((error: unknown) => {
         throw asReader && error instanceof EngineError && error.code === 'permission_denied'
           ? projectMovingError()
@@ -123,8 +125,8 @@ export async function runStatements(
     return null;
   }
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
-  const options = {
-    ...timesOf(mode),
+  const writeOptions = {
+    ...timesOf(options),
     connection: 'sql-write',
     underKey: { key, responseSchema: StoredResults },
     begin,
@@ -132,8 +134,8 @@ export async function runStatements(
     growth: guard?.growth ?? growthOf(statements),
   } as const;
   try {
-    const earlier = await project.write(options, async (db): Promise<WriteEnd<StoredResults, null>> => {
-      const refusedStatement = await runInTransaction(project, mode, statements, db, guard, collect);
+    const earlier = await project.write(writeOptions, async (db): Promise<WriteEnd<StoredResults, null>> => {
+      const refusedStatement = await runInTransaction(project, options, statements, db, guard, collect);
       const finish = () => {
         if (statements.some(({ text }) => mayChangeRights(text))) project.recheckRights();
         return null;
@@ -144,7 +146,7 @@ export async function runStatements(
         await guard.checkNothingWritten(db, key !== null);
         return { rollback: null };
       }
-      return { response: key === null ? [] : (toStore?.() ?? []), resultOf: finish };
+      return { response: key === null ? [] : (resultsToStore?.() ?? []), resultOf: finish };
     });
     return earlier?.response ?? null;
   } catch (error) {
@@ -167,13 +169,13 @@ const LONGER = 'Longer statements run at the Postgres port (docs/postgres.md).';
  */
 async function runInTransaction(
   project: Project,
-  mode: SqlOptions,
+  options: SqlOptions,
   statements: readonly BoundStatement[],
   db: QueryRunner,
   guard: QuotaGuard | null,
   collect: CollectResult,
 ): Promise<BoundStatement | null> {
-  if (mode.warnings !== undefined) db.listenToWarnings(mode.warnings.take);
+  if (options.warnings !== undefined) db.listenToWarnings(options.warnings.take);
   try {
     for (const [i, statement] of statements.entries()) {
       const { before, after } = guard?.around(statement) ?? UNGUARDED;
@@ -182,9 +184,9 @@ async function runInTransaction(
     }
     return null;
   } catch (error) {
-    const refusedStatement = refusedInTransaction(mode, statements, error);
+    const refusedStatement = refusedInTransaction(options, statements, error);
     if (refusedStatement === null) throw error;
-    if (mode.key) throw noPlaceForKey(error);
+    if (options.key) throw noPlaceForKey(error);
     if (project.dryRun !== null) throw noDryRun(error);
     return refusedStatement;
   }
@@ -214,7 +216,7 @@ async function execute(
     await collect(described, isLast);
     await restoreEncoding(db, described);
   } catch (error) {
-    throw located(error, statement);
+    throw locateError(error, statement);
   }
 }
 

@@ -3,7 +3,7 @@ import { BufferList, describeColumns, type ResultColumn } from '../../codec/inde
 import { LIMITS } from '../../contract/limits.js';
 import { type Static, Type } from '../../contract/schema.js';
 import { Warning } from '../../contract/wire/sql.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import { readCommandTag, sql } from '../../pg/index.js';
 import { mainKeyword, MODIFYING } from '../parser/keywords.js';
 import type { RowCollector } from './row-collector.js';

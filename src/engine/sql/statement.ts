@@ -1,7 +1,7 @@
 /** One statement of free SQL: it is parsed and described, and its errors get their place in the caller's text. */
 import { encodeParameters, type JsonNode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
-import type { QueryRunner } from '../../db/transaction.js';
+import type { QueryRunner } from '../../db/query-runner.js';
 import {
   callerSql,
   FIRST_NORMAL_OID,
@@ -77,7 +77,7 @@ async function textTypesOf(
 const OF_PARAMETER = /^unnamed portal parameter (\$\d+)/;
 
 /** Turns Postgres's position within the statement into one within the caller's whole text, and names a wrong parameter. */
-export function located(error: unknown, { offset }: Pick<SplitStatement, 'offset'>): unknown {
+export function locateError(error: unknown, { offset }: Pick<SplitStatement, 'offset'>): unknown {
   // The end of the connection is not an error of the statement.
   if (!(error instanceof PostgresError) || error.isFatal) return error;
   const translated = fromPostgres(error);

@@ -4,6 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/admin-socket.js';
+import type { Finding } from '../../contract/wire/findings.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import { CreateTokenBody, shownToken } from '../../contract/wire/tokens.js';
 import type { ServiceUnderTest } from '../../engine/doctor/doctor.js';
@@ -13,9 +14,7 @@ import { auditOriginOf } from '../observability/audit-request.js';
 import { OPERATIONS } from './operations.js';
 import { endsNow, timeOf } from './call-inputs.js';
 import type { Operation } from './operation.js';
-import type { Route } from '../route.js';
-import type { RouteResponse } from '../route.js';
-import type { Call } from '../route.js';
+import type { Route, RouteResponse, Call } from '../route.js';
 
 /** Without an engine, which may not be open yet: `cdp doctor` runs before that. */
 interface AdminSocketCall extends Omit<Call, 'engine'> {
@@ -88,7 +87,7 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
     success: { status: 200 },
     async handle(call) {
       const { examine } = await import('../../engine/doctor/doctor.js');
-      const work = async (onFinding: (finding: wire.Finding) => void) => {
+      const work = async (onFinding: (finding: Finding) => void) => {
         await examine(call.local, auditOriginOf(call.request), onFinding);
         return {};
       };

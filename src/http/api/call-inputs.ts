@@ -56,10 +56,10 @@ export function keyFor(
   return header === undefined ? null : idempotencyKey(String(header), namespace, query, body, settings.receiptDays);
 }
 
-export const schemaLimits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
+export const schemaOptions = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
 
 /** How every schema change is made. */
-export const changeOptions = (call: Call) => ({ ...schemaLimits(call), key: keyOfRequest(call) });
+export const changeOptions = (call: Call) => ({ ...schemaOptions(call), key: keyOfRequest(call) });
 
 const NameInPath = Type.String({ [DOCUMENTED]: { pattern: NAME_PATTERN } });
 export const TableInPath = Type.Object({ table_name: NameInPath });

@@ -11,7 +11,7 @@ import {
   tableInPath,
 } from './call-inputs.js';
 import { GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
-import { type Call } from '../route.js';
+import type { Call } from '../route.js';
 
 const ADD_COLUMN: Operation = {
   method: 'POST',

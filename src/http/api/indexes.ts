@@ -7,7 +7,7 @@ import {
   IndexInPath,
   indexInPath,
   projectOf,
-  schemaLimits,
+  schemaOptions,
   TableInPath,
   tableInPath,
 } from './call-inputs.js';
@@ -75,7 +75,7 @@ const READ_INDEXES: Operation = {
   errors: ['table_not_found'],
   async handle(call) {
     const tableName = tableInPath(call);
-    const indexes = await listIndexes(projectOf(call), tableName, schemaLimits(call));
+    const indexes = await listIndexes(projectOf(call), tableName, schemaOptions(call));
     const message = counted(indexes.length, 'index', 'indexes');
     return { body: { success: true, message, table: tableName, indexes } };
   },

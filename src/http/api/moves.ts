@@ -7,7 +7,7 @@ import { serverName } from '../../contract/servers.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import { ProjectInPath, projectInPath } from './call-inputs.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
-import { type Call } from '../route.js';
+import type { Call } from '../route.js';
 
 const MoveInPath = Type.Object({ move: Type.String({ format: 'uuid' }) });
 

@@ -10,7 +10,7 @@ import * as distribution from '../../contract/wire/distribution.js';
 import { IdempotencyHeaders } from '../../contract/wire/fields.js';
 import * as indexes from '../../contract/wire/indexes.js';
 import * as neon from '../../contract/wire/neon.js';
-import { Finding } from '../../contract/wire/admin-socket.js';
+import { Finding } from '../../contract/wire/findings.js';
 import * as projects from '../../contract/wire/projects.js';
 import * as quarantine from '../../contract/wire/quarantine.js';
 import * as receipts from '../../contract/wire/receipts.js';
@@ -22,7 +22,7 @@ import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
 import { codesOf, type Operation, queryOf } from './operation.js';
-import { type Access } from '../route.js';
+import type { Access } from '../route.js';
 
 /** The version of the interface, independent of the program's own (contract C17.4). */
 const INTERFACE_VERSION = '1.0.0';

@@ -10,7 +10,7 @@ import { serverName } from '../../contract/servers.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath } from './call-inputs.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
-import { type Call } from '../route.js';
+import type { Call } from '../route.js';
 
 const PROJECT_EXAMPLE = {
   id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',

@@ -10,7 +10,7 @@ import type { ServerChange, ServerRow } from '../../tenancy/control/server-rows.
 import type { CheckedServer } from '../../engine/servers/change-servers.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
-import { type Call } from '../route.js';
+import type { Call } from '../route.js';
 
 /** Loaded on demand: few processes need these modules. */
 const changes = () => import('../../engine/servers/change-servers.js');

@@ -11,8 +11,7 @@ import type { StreamFormat } from '../../engine/sql/stream-sql.js';
 import { requireScope, runsAsReader } from '../admission.js';
 import { keyOfRequest, projectOf } from './call-inputs.js';
 import { type Operation, SQL_ERRORS } from './operation.js';
-import { type RouteResponse } from '../route.js';
-import { type Call } from '../route.js';
+import type { RouteResponse, Call } from '../route.js';
 import { sqlResponse, streamFormat, streamResponse } from '../response/sql-response.js';
 
 export const RUN_SQL: Operation = {

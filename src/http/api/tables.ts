@@ -12,12 +12,12 @@ import {
   exactValue,
   memberOf,
   projectOf,
-  schemaLimits,
+  schemaOptions,
   TableInPath,
   tableInPath,
 } from './call-inputs.js';
 import { GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
-import { type Call } from '../route.js';
+import type { Call } from '../route.js';
 
 const TABLE_EXAMPLE = {
   name: 'customers',
@@ -114,7 +114,7 @@ export const READ_SCHEMA: Operation = {
   success: succeeds(200, wire.SchemaResponse, '1 table', { tables: [TABLE_EXAMPLE] }),
   errors: ['result_too_large'],
   async handle(call) {
-    const tables = await readSchema(projectOf(call), schemaLimits(call));
+    const tables = await readSchema(projectOf(call), schemaOptions(call));
     const message = counted(tables.length, 'table');
     return { body: { success: true, message, tables: tables.map(shownTable) } };
   },
@@ -135,7 +135,7 @@ export const READ_TABLE: Operation = {
   }),
   errors: ['table_not_found'],
   async handle(call) {
-    const table = await readTable(projectOf(call), tableInPath(call), schemaLimits(call));
+    const table = await readTable(projectOf(call), tableInPath(call), schemaOptions(call));
     return { body: { success: true, message: 'table found', table: { ...shownTable(table), indexes: table.indexes } } };
   },
 };

@@ -6,8 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
-import type { Route } from '../route.js';
-import type { Call } from '../route.js';
+import type { Route, Call } from '../route.js';
 
 export const MCP: Route = {
   method: 'POST',

@@ -15,9 +15,8 @@ import { checkTableInPath } from '../../engine/schema/definition.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { SqlAnswer } from '../../engine/sql/sql-result.js';
-import { exactValue, projectOf, schemaLimits } from '../api/call-inputs.js';
-import type { RouteResponse } from '../route.js';
-import type { Call } from '../route.js';
+import { exactValue, projectOf, schemaOptions } from '../api/call-inputs.js';
+import type { RouteResponse, Call } from '../route.js';
 import { INSERT_RECORDS } from '../api/records.js';
 import { READ_SCHEMA, READ_TABLE, shownTable } from '../api/tables.js';
 import { dryRunBody } from '../response/response.js';
@@ -47,7 +46,7 @@ export const LIST_TABLES = tool({
   input: Type.Object({}, STRICT),
   output: ResultSchema(Type.Object({ tables: Type.Array(Listed), table_count: Type.Integer() })),
   async run(call) {
-    const tables = (await readSchema(projectOf(call), schemaLimits(call))).map(shownTable);
+    const tables = (await readSchema(projectOf(call), schemaOptions(call))).map(shownTable);
     const tableList = takeFitting(
       tables.map((table) => ({ ...table, columns: table.columns.length })),
       MAX_BYTES,
@@ -76,7 +75,7 @@ export const DESCRIBE_TABLE = tool({
   ),
   async run(call, { table: name }) {
     const project = projectOf(call);
-    const { indexes: all, ...read } = await readTable(project, name, schemaLimits(call)).catch((error: unknown) => {
+    const { indexes: all, ...read } = await readTable(project, name, schemaOptions(call)).catch((error: unknown) => {
       throw withoutSchema(error, name, project.schema);
     });
     const table = shownTable(read);

@@ -92,9 +92,13 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
   connections('cdp_project_connections', openHelp, 'open');
   const maxHelp = "Maximum number of connections to projects' databases, by server.";
   connections('cdp_project_connections_max', maxHelp, 'max');
-  gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
+  gauge(
+    'cdp_project_servers_running',
+    'Postgres servers of projects that are running.',
+    () => engine.load.runningServers,
+  );
   const crashesHelp = 'How often a Postgres server of a project ended unexpectedly, or did not start.';
-  series(registers, Counter, 'cdp_project_crashes_total', crashesHelp, [], () => [[{}, engine.load.crashes]]);
+  series(registers, Counter, 'cdp_project_crashes_total', crashesHelp, [], () => [[{}, engine.load.failures]]);
   const notStartingHelp = 'Projects whose Postgres server did not start when it was last needed.';
   gauge('cdp_projects_not_starting', notStartingHelp, () => engine.load.notStarting);
   const quotaHelp = 'Projects over their disk quota at the last check by this instance.';

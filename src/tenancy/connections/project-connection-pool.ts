@@ -5,7 +5,7 @@
 import type { Placement } from '../placement.js';
 import { type ConnectionKind, runsFreeSql } from './session-settings.js';
 import type { ProjectSession, ProjectSessions } from './project-session.js';
-import type { Backend } from './watchdog.js';
+import type { Backend } from './backend-control.js';
 import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
 import { Counts } from '../../counts.js';
@@ -237,7 +237,7 @@ export class ProjectConnectionPool {
    */
   private leastNeeded(): PooledConnection | undefined {
     const projects = [...this.idle.values()];
-    const most = Math.max(...projects.map((leases) => leases.length));
+    const most = Math.max(...projects.map((connections) => connections.length));
     const longest = projects.flatMap((leases) => (leases.length === most ? leases.slice(0, 1) : []));
     return longest.sort((a, b) => a.idleSince - b.idleSince)[0];
   }

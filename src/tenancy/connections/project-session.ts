@@ -9,9 +9,9 @@ import { commitsAsServer, hasWriterDefaults, ownsSchemasAsSet } from '../project
 import type { ProjectDatabaseSetup } from '../project-database-setup.js';
 import { serviceWork } from '../postgres-errors.js';
 import type { Servers } from '../servers.js';
-import type { PostgresServer } from '../tenancy.js';
+import type { PostgresServer } from '../postgres-server.js';
 import { type ClientSettings, type ConnectionKind, isReader, pinnedOn, sessionSettings } from './session-settings.js';
-import type { Backend } from './watchdog.js';
+import type { Backend } from './backend-control.js';
 import {
   BEGIN,
   ConnectionLost,

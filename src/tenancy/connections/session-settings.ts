@@ -3,7 +3,7 @@
  * for its roles. Its other settings stay and apply.
  */
 import { type LoginOptions, startupOptions } from '../../pg/index.js';
-import type { PostgresServer } from '../tenancy.js';
+import type { PostgresServer } from '../postgres-server.js';
 
 /**
  * What a connection is for: statements of the service (inserts, schema calls), or SQL of the caller, each as the writer
@@ -140,3 +140,10 @@ export const sessionSettings = (
     ...(client === null && !runsFreeSql(kind) ? PLANNER : {}),
   }),
 });
+
+/**
+ * A setting for sessions that change several tables at once: Citus refuses that for a distributed table and a reference
+ * table that it refers to, unless it processes shards one by one. Other servers accept it as a setting of an unknown
+ * extension.
+ */
+export const SHARD_BY_SHARD = { 'citus.multi_shard_modify_mode': 'sequential' };

@@ -31,7 +31,7 @@ export class ControlDatabase {
   readonly projects: ProjectRows;
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
-  private readonly rows: ControlPool;
+  private readonly controlPool: ControlPool;
 
   private constructor(
     readonly address: ServerAddress,
@@ -39,10 +39,10 @@ export class ControlDatabase {
     /** Random id of the installation. */
     readonly instanceId: string,
   ) {
-    this.rows = new ControlPool(pool);
-    this.projects = new ProjectRows(this.rows);
-    this.tokens = new TokenRows(this.rows);
-    this.servers = new ServerRows(this.rows);
+    this.controlPool = new ControlPool(pool);
+    this.projects = new ProjectRows(this.controlPool);
+    this.tokens = new TokenRows(this.controlPool);
+    this.servers = new ServerRows(this.controlPool);
   }
 
   /**
@@ -90,12 +90,12 @@ export class ControlDatabase {
 
   /** Whether the first project has not been shown to the operator yet. */
   async isFirstStart(): Promise<boolean> {
-    const rows = await this.rows.query(sql`SELECT 1 FROM cdp.instance WHERE welcomed_at IS NULL`);
+    const rows = await this.controlPool.query(sql`SELECT 1 FROM cdp.instance WHERE welcomed_at IS NULL`);
     return rows.length === 1;
   }
 
   async endFirstStart(): Promise<void> {
-    await this.rows.query(sql`UPDATE cdp.instance SET welcomed_at = now()`);
+    await this.controlPool.query(sql`UPDATE cdp.instance SET welcomed_at = now()`);
   }
 
   /**
@@ -117,7 +117,7 @@ export class ControlDatabase {
   }
 
   async ping(): Promise<void> {
-    await this.rows.query(sql`SELECT 1 FROM cdp.instance`);
+    await this.controlPool.query(sql`SELECT 1 FROM cdp.instance`);
   }
 
   /** Runs a query about the server. @throws EngineError database_unavailable */
@@ -127,7 +127,7 @@ export class ControlDatabase {
 
   /** A counter that changes with every change of a project or token, except for the last use of a token. */
   async changes(): Promise<string> {
-    const [changes] = await this.rows.row(sql`SELECT changes FROM cdp.instance`);
+    const [changes] = await this.controlPool.row(sql`SELECT changes FROM cdp.instance`);
     return changes ?? '';
   }
 

@@ -51,18 +51,18 @@ export class TokenRows {
 
   /**
    * @param projectId only a token of that project; undefined: any token
-   * @param isEnd also end running requests that use it
+   * @param endsRequests also end running requests that use it
    * @returns the token, null if none is found
    */
   async revoke(
     id: string,
     projectId: string | null | undefined,
-    isEnd: boolean,
+    endsRequests: boolean,
     entry: AuditRow | null,
   ): Promise<TokenRow | null> {
     const ofProject = projectId === undefined ? sql`` : sql`AND project_id IS NOT DISTINCT FROM ${projectId}`;
     const [row] = await this.pool.change(
-      sql`UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now()), ended_at = CASE WHEN ${isEnd} THEN now() ELSE ended_at END
+      sql`UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now()), ended_at = CASE WHEN ${endsRequests} THEN now() ELSE ended_at END
           WHERE id = ${id} ${ofProject}
           RETURNING project_id, ${TOKEN_JSON}`,
       entry,

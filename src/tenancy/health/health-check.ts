@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { PostgresError, SQLSTATE } from '../../pg/index.js';
 import { ServerUnreachable } from '../postgres-errors.js';
 import { tryLogin } from '../service-pool.js';
-import type { PostgresServer } from '../tenancy.js';
+import type { PostgresServer } from '../postgres-server.js';
 
 const EVERY_MS = 2_000;
 /** The interval while the server does not answer. */

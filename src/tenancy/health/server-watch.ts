@@ -6,7 +6,7 @@ import type { Pool } from '../../pg/index.js';
 import { serverRefOf, type ServerRow, type ServerRows } from '../control/server-rows.js';
 import { replicaName } from '../replicas.js';
 import type { Servers } from '../servers.js';
-import type { PostgresServer } from '../tenancy.js';
+import type { PostgresServer } from '../postgres-server.js';
 import { HealthCheck } from './health-check.js';
 
 /** Other instances and commands also add and remove servers. */

@@ -5,7 +5,7 @@
  */
 import { ConnectionLost, type Pool, type Session, sql } from '../../pg/index.js';
 import type { CircuitBreaker } from './circuit-breaker.js';
-import { activityOf, type Backend } from '../connections/watchdog.js';
+import { activityOf, type Backend } from '../connections/backend-control.js';
 
 /**
  * Each connection is checked at this interval; after SILENT_CHECKS checks without a response, the server is asked about

@@ -109,7 +109,7 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
     const rows = allSteps(checkRecords(batch, shape));
     const verdicts: string[] = [];
     for (const record of rows.keys()) {
-      const [insert] = insertStatements(shape, [rows[record] ?? []], { returnIds: false, mayBeDistributed: false });
+      const [insert] = insertStatements(shape, [rows[record] ?? []], { returnIds: false, distributesTables: false });
       const { text = '', params = [] } = insert?.statement ?? {};
       const verdict = database.client.query(text, [...params]).then(
         () => 'stored',

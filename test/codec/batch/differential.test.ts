@@ -302,7 +302,7 @@ describe.each([
   }
 
   it('uses that format', () => {
-    expect(plan.program.format).toBe(format);
+    expect(plan.layout.format).toBe(format);
   });
 
   it('agrees with the reference on hostile batches', () => {

@@ -53,7 +53,10 @@ export const bytes = (text: string) => new TextEncoder().encode(text);
 export function encode(body: string, shape: Table, returnIds = false): BatchInsert[] {
   const batch = allSteps(readRecords(bytes(body)));
   if (returnIds) requireIds(shape);
-  const inserts = insertStatements(shape, allSteps(checkRecords(batch, shape)), { returnIds, mayBeDistributed: false });
+  const inserts = insertStatements(shape, allSteps(checkRecords(batch, shape)), {
+    returnIds,
+    distributesTables: false,
+  });
   return inserts.map(({ statement: { text, params }, records }) => ({ statement: { text, params }, records }));
 }
 

@@ -8,7 +8,7 @@ import { table } from './shapes.js';
 
 export interface TestTable {
   readonly table: Table;
-  readonly program: TableLayout;
+  readonly layout: TableLayout;
 }
 
 export function tableOf(...columns: Column[]): TestTable {
@@ -20,10 +20,10 @@ export const markedTableOf = (...columns: Column[]): TestTable => tableIn('marke
 
 const tableIn = (format: BatchFormat, columns: Column[]): TestTable => ({
   table: table(...columns),
-  program: tableLayoutOf(columns, format),
+  layout: tableLayoutOf(columns, format),
 });
 
 /** The batch by the fast path; null if that leaves it to the checked one. */
-export function fast({ program }: TestTable, body: Uint8Array): EncodedBatch | null {
-  return isUtf8(body) ? encodeBatch(program, body) : null;
+export function fast({ layout }: TestTable, body: Uint8Array): EncodedBatch | null {
+  return isUtf8(body) ? encodeBatch(layout, body) : null;
 }

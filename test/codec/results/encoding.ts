@@ -1,8 +1,7 @@
 /** Rows built by hand and encoded, for the tests in this folder. */
 import { expect } from 'vitest';
 import { type Numbers, type ResultColumn, rowEncoder, type RowMode } from '../../../src/codec/index.js';
-import { outputNames } from '../../../src/codec/results/result-columns.js';
-import type { RowFormat } from '../../../src/codec/results/result-columns.js';
+import { outputNames, type RowFormat } from '../../../src/codec/results/result-columns.js';
 import { ELEMENT } from '../../../src/codec/results/assembly/kinds.js';
 import { plainText } from '../../../src/codec/results/type-encoder.js';
 import { encoderOf } from '../../../src/codec/results/types.js';

@@ -6,7 +6,7 @@ import { type Outcome, PostgresError, type Result, type Step } from '../../../sr
 import type { PooledConnection } from '../../../src/tenancy/connections/project-connection-pool.js';
 import { Counts } from '../../../src/counts.js';
 import { EngineError } from '../../../src/contract/errors.js';
-import { type RequestTimer, NEVER } from '../../../src/db/backend-request.js';
+import { type RequestTimer, NEVER_ABORTED } from '../../../src/db/backend-request.js';
 import { WaitBudget } from '../../../src/db/wait-budget.js';
 import type { DatabaseAccess, ConnectionUse, ConnectionWork } from '../../../src/db/database-access.js';
 import { Project } from '../../../src/db/project.js';
@@ -63,7 +63,7 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
   } as unknown as DatabaseAccess;
   const row = { id: 'p' } as ProjectRow;
   const projectWith = (waitBudget: WaitBudget) => new Project(row, database, null, null, waitBudget);
-  const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
+  const store = async ({ records = 1, bytes = records, signal = NEVER_ABORTED, waitMs = 5_000 }: About = {}) => {
     return queue.store({ encoded: encodedOf(records, bytes), signal, project: projectWith(new WaitBudget(waitMs)) });
   };
   const storeMany = (count: number, about?: About) => Array.from({ length: count }, () => store(about));

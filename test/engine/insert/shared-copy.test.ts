@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
 import { insertRecords } from '../../../src/engine/insert/insert.js';
-import { NEVER } from '../../../src/db/backend-request.js';
+import { NEVER_ABORTED } from '../../../src/db/backend-request.js';
 import type { ProjectRow } from '../../../src/tenancy/control/control-rows.js';
 import { inProject, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
@@ -21,7 +21,7 @@ afterAll(() => service.close());
 const DEFAULTS = { returnIds: false, key: null, upsert: null, quarantine: false };
 
 /** Batches inserted in one turn of the event loop share a COPY. */
-async function insert(n: number, signal = NEVER): Promise<void> {
+async function insert(n: number, signal = NEVER_ABORTED): Promise<void> {
   const admitted = service.engine.admit(row, 'typed');
   const body = Buffer.from(JSON.stringify([{ n }]));
   await insertRecords(admitted, 'shared', body, { ...service.engine.services, ...DEFAULTS, signal });

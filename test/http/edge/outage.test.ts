@@ -5,7 +5,7 @@ import { EngineError } from '../../../src/contract/errors.js';
 import { createListener } from '../../../src/http/listener.js';
 import { Outage } from '../../../src/http/observability/outage.js';
 import { ErrorExit } from '../../../src/http/response/error-exit.js';
-import { projectMovingError } from '../../../src/tenancy/placement.js';
+import { projectMovingError } from '../../../src/tenancy/postgres-errors.js';
 import { call, expectFailure } from '../../support/service.js';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));

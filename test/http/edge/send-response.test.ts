@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { createListener, finish } from '../../../src/http/listener.js';
+import { createListener, finishRequests } from '../../../src/http/listener.js';
 import { ErrorExit } from '../../../src/http/response/error-exit.js';
 import { sendResponse } from '../../../src/http/response/response.js';
 
@@ -27,7 +27,7 @@ beforeAll(async () => {
   });
   url = await app.listen({ host: '127.0.0.1', port: 0 });
 });
-afterAll(() => finish(app, 0));
+afterAll(() => finishRequests(app, 0));
 
 it('breaks off only the response that cannot be sent, and logs why', async () => {
   const ask = (value: string) => fetch(`${url}/?value=${encodeURIComponent(value)}`).then(({ status }) => status);

@@ -22,7 +22,7 @@ import { entriesOf } from '../../support/audit.js';
 import { takeUndeclared } from '../../support/declared-errors.js';
 import { checkResponse } from '../../support/routes.js';
 import {
-  call,
+  call as callRoute,
   type Call,
   expectFailure,
   startTestService,
@@ -65,10 +65,10 @@ const TRUNCATE_TABLE: Operation = {
   example: { restart: true },
   success: succeeds(200, Type.Object({ ...success, table: Type.String() }), 'table truncated', { table: 'customers' }),
   errors: ['table_not_found', ...SCHEMA_ERRORS],
-  async handle(given) {
-    const table = tableInPath(given);
-    const body = given.request.body as TruncateBody;
-    const { replayed } = await truncateTable(projectOf(given), table, body, changeOptions(given));
+  async handle(call) {
+    const table = tableInPath(call);
+    const body = call.request.body as TruncateBody;
+    const { replayed } = await truncateTable(projectOf(call), table, body, changeOptions(call));
     return { body: { success: true, message: 'table truncated', table }, replayed };
   },
 };
@@ -116,7 +116,7 @@ afterAll(async () => {
 
 const send = async (given: Call = {}, table = 't', query = ''): Promise<TestResponse> => {
   const path = `/api/cdp/schema/table/${table}/truncate${query}`;
-  const response = await call(url, 'POST', path, { token: project.token, body: {}, ...given });
+  const response = await callRoute(url, 'POST', path, { token: project.token, body: {}, ...given });
   checkResponse(response);
   return response;
 };
@@ -139,19 +139,19 @@ describe('works:', () => {
     expect([response.status, response.body]).toEqual([200, { success: true, message: 'table truncated', table: 't' }]);
     expect(await rows()).toEqual([]);
     expect(await audited(response)).toEqual([['truncate_table', 't', 'ok']]);
-    const read = await call(url, 'GET', '/api/cdp/admin/audit?operation=truncate_table', { token: admin });
+    const read = await callRoute(url, 'GET', '/api/cdp/admin/audit?operation=truncate_table', { token: admin });
     expect(read.body.entries).toMatchObject([{ operation: 'truncate_table', object: 't' }]);
   });
 
   it('with audit at changes, one that is declared as no change is not recorded, unless it is refused', async () => {
     const answers = [
-      await call(url, 'GET', '/api/cdp/schema/count', { token: project.token }),
-      await call(url, 'GET', '/api/cdp/schema/count', { token: admin }),
+      await callRoute(url, 'GET', '/api/cdp/schema/count', { token: project.token }),
+      await callRoute(url, 'GET', '/api/cdp/schema/count', { token: admin }),
     ];
     expect(answers.map(({ status }) => status)).toEqual([200, 403]);
     const refused = answers[1] as TestResponse;
     expect(await audited(refused)).toEqual([['count_tables', null, 'insufficient_scope']]);
-    const read = await call(url, 'GET', '/api/cdp/admin/audit?operation=count_tables', { token: admin });
+    const read = await callRoute(url, 'GET', '/api/cdp/admin/audit?operation=count_tables', { token: admin });
     expect(read.body.entries).toHaveLength(1);
   });
 
@@ -176,7 +176,7 @@ describe('works:', () => {
   });
 
   it('the OpenAPI document describes it, with the errors that it declares and those of all', async () => {
-    const { paths } = (await call(url, 'GET', '/openapi.json')).body as {
+    const { paths } = (await callRoute(url, 'GET', '/openapi.json')).body as {
       paths: Record<string, Record<string, { responses: Record<string, { content: object }> }>>;
     };
     const { responses, ...described } = paths['/api/cdp/schema/table/{table_name}/truncate']?.post ?? { responses: {} };
@@ -203,7 +203,7 @@ describe('refuses:', () => {
     expect(expectFailure(weak, 403, 'insufficient_scope').message).toBe('The token lacks the scope schema:write');
     expectFailure(await send({ token: admin }), 403, 'insufficient_scope');
     expectFailure(await send({ body: { no: 1 } }), 400, 'invalid_request');
-    const other = await call(url, 'GET', '/api/cdp/schema/table/t/truncate', { token: project.token });
+    const other = await callRoute(url, 'GET', '/api/cdp/schema/table/t/truncate', { token: project.token });
     expectFailure(other, 405, 'method_not_allowed');
     expect(other.headers.get('allow')).toBe('POST');
     expectFailure(await send({}, 'none'), 404, 'table_not_found');
@@ -211,7 +211,7 @@ describe('refuses:', () => {
   });
 
   it('and the tests notice an error that is not declared', async () => {
-    const response = await call(url, 'GET', '/api/cdp/schema/count?fails=true', { token: project.token });
+    const response = await callRoute(url, 'GET', '/api/cdp/schema/count?fails=true', { token: project.token });
     expectFailure(response, 400, 'unknown_type');
     // Its handler throws at once, instead of returning a promise.
     expect(service.engine.liveRequests.list()).toEqual([]);

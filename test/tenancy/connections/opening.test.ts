@@ -95,10 +95,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('ends the backend that it opened, and not a newer one with the same PID', async () => {
     const placement = await placementOf(await service.project());
     const { session, backend } = await open(placement, 'write');
-    const { watchdog } = service.engine.servers.serverOf(placement);
-    await watchdog.terminate({ ...backend, seenAt: '2000-01-01' });
+    const { backendControl } = service.engine.servers.serverOf(placement);
+    await backendControl.terminate({ ...backend, seenAt: '2000-01-01' });
     expect((await session.run([{ text: 'SELECT 1', params: [] }]))[0]?.rows).toEqual([['1']]);
-    await watchdog.terminate(backend);
+    await backendControl.terminate(backend);
     await expect(session.run([{ text: 'SELECT 1', params: [] }])).rejects.toThrow();
   });
 

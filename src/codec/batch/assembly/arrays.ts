@@ -1,6 +1,6 @@
 /**
  * JSON arrays as Postgres's array literals (Postgres manual, Array Value Input), escaped for COPY text. They equal
- * those of `readArray` in the checked path (`nested.ts`): every element except NULL is quoted.
+ * those of `readArray` in the checked path (`cell.ts`): every element except NULL is quoted.
  */
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './bytes';
 import { jsonDepth, valuesPerCell } from './host';

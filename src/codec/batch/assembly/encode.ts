@@ -36,7 +36,7 @@ export let records: i32 = 0;
 export let rows: usize = 0;
 export { outAt as rowsEnd } from './memory';
 export { allocText } from './cells';
-export { allocProgram, useProgram } from './table';
+export { allocLayout, useLayout } from './table';
 
 /** The number of the last record, counted over all batches. */
 let number: u64 = 0;

@@ -1,5 +1,5 @@
 /**
- * The memory of the encoder: its constants, the table from the program, the body followed by zeros, and the output. An
+ * The memory of the encoder: its constants, the table from the layout, the body followed by zeros, and the output. An
  * address is an offset in bytes. Nothing is at 0, so the address 0 means "none".
  */
 

@@ -1,4 +1,4 @@
-/** Converts JSON numbers to the bits of int64 and double. Rare forms are left to the checked path (`numbers.ts`). */
+/** Converts JSON numbers to the bits of int64 and double. Rare forms are left to the checked path (`cell.ts`). */
 import { CASE, isDigit, LOWER_E, MINUS, PLUS, POINT, ZERO } from './bytes';
 import { readDouble } from './host';
 

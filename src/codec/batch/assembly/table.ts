@@ -1,6 +1,6 @@
 /**
  * The columns of the table that the body is for, and how a record's key finds its column: by bytes, without a string.
- * Built from a program (`program.ts`), and kept until the next one.
+ * Built from a layout (`../table-layout.ts`), and kept until the next one.
  */
 import { keyStops, QUOTE } from './bytes';
 import { hashFactor } from './host';
@@ -50,31 +50,31 @@ export let beginning: Column = changetype<Column>(0);
 /** The end of the table. */
 export let tableEnd: usize = 0;
 
-let program: usize = 0;
-let programEnd: usize = 0;
+let layout: usize = 0;
+let layoutEnd: usize = 0;
 let columns: usize = 0;
 /** The hash table: addresses of columns, by the upper bits of the hash of their name; 0: a free slot. */
 let slots: usize = 0;
 let hashBits: u32 = 0;
 
-/** @returns the address for a program of `length` bytes; 0 if there is no memory */
-export function allocProgram(length: usize): usize {
-  program = aligned(__heap_base);
-  programEnd = program + length;
-  return growTo(programEnd) ? program : 0;
+/** @returns the address for a layout of `length` bytes; 0 if there is no memory */
+export function allocLayout(length: usize): usize {
+  layout = aligned(__heap_base);
+  layoutEnd = layout + length;
+  return growTo(layoutEnd) ? layout : 0;
 }
 
 /**
- * Reads the program. Each number is a u32: text or binary, with or without marks, number of columns; for each column
+ * Reads the layout. Each number is a u32: text or binary, with or without marks, number of columns; for each column
  * its kind, whether it has a default, and the length of its name; then the name.
  * @returns false if there is no memory
  */
-export function useProgram(): bool {
-  isText = load<u32>(program) != 0;
-  marksDefaults = load<u32>(program, 4) != 0;
-  columnCount = load<i32>(program, 8);
+export function useLayout(): bool {
+  isText = load<u32>(layout) != 0;
+  marksDefaults = load<u32>(layout, 4) != 0;
+  columnCount = load<i32>(layout, 8);
   hashBits = 32 - clz(u32(columnCount)) + SPARE_BITS;
-  columns = aligned(programEnd);
+  columns = aligned(layoutEnd);
   beginning = columnAt(columnCount);
   slots = columns + usize(columnCount + 1) * COLUMN_BYTES;
   tableEnd = slots + (SLOT_BYTES << hashBits);
@@ -86,7 +86,7 @@ export function useProgram(): bool {
 }
 
 function readColumns(): void {
-  let at = program + HEADER_BYTES;
+  let at = layout + HEADER_BYTES;
   for (let i: i32 = 0; i < columnCount; i++) {
     const column = columnAt(i);
     column.index = i;

@@ -1,4 +1,4 @@
-/** Times in RFC 3339. Leap seconds and the year 0000 are left to the checked path (`timestamp.ts`). */
+/** Times in RFC 3339. Leap seconds and the year 0000 are left to the checked path (`cell.ts`). */
 import { CASE, COLON, isDigit, LOWER_T, MINUS, PLUS, POINT, SPACE, ZERO } from './bytes';
 import { power } from './number';
 

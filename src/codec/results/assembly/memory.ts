@@ -1,5 +1,5 @@
 /**
- * The memory of the encoder: its constants, the plan of a result, the messages, and at the end the rows, which can
+ * The memory of the encoder: its constants, the layout of a result, the messages, and at the end the rows, which can
  * grow. After each part there is room for a load or store of sixteen bytes that begins in the part.
  */
 
@@ -8,18 +8,18 @@ const PAGE_BITS: usize = 16;
 const PAGE: usize = 1 << PAGE_BITS;
 
 /** The constants before it take less. */
-export const plan: usize = 16 * 1024;
+export const layout: usize = 16 * 1024;
 export let messages: usize = 0;
 export let rows: usize = 0;
 
 /** Maximum number of bytes that the current row may need. */
 let reserved: usize = 0;
 
-/** @returns the address for a plan of this length */
-export function allocPlan(length: usize): usize {
-  messages = aligned(plan + length);
+/** @returns the address for a layout of this length */
+export function allocLayout(length: usize): usize {
+  messages = aligned(layout + length);
   growTo(messages);
-  return plan;
+  return layout;
 }
 
 /** @returns the address for messages of this length */

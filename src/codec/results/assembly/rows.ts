@@ -3,12 +3,12 @@
  * AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly; `row-encoder.ts` is its
  * host.
  *
- * The plan of a result: int32 number of columns, int32 format of the rows, int32 number of bytes after a row, these
+ * The layout of a result: int32 number of columns, int32 format of the rows, int32 number of bytes after a row, these
  * bytes in four, int32 length of all keys; for each column int32 kind, int32 length of its key; then the keys, which
  * precede the values.
  */
 import { writeArray } from './arrays';
-import { copy, messages, plan, reserve, rows } from './memory';
+import { copy, messages, layout, reserve, rows } from './memory';
 import { FIXED_BYTES, MAX_ESCAPE_BYTES, writeCell } from './cells';
 import { AS_JSON, ELEMENT } from './kinds';
 
@@ -27,7 +27,7 @@ const HEAD_BYTES: usize = 7;
 const NULL: u32 = 0x6c6c756e;
 
 export { rows };
-export { allocMessages, allocPlan } from './memory';
+export { allocMessages, allocLayout } from './memory';
 export { allocValue } from './cells';
 
 /** Results of the last call: the offset of the first message not taken, and the number of messages taken. */
@@ -40,8 +40,8 @@ export let count: u32 = 0;
  * @returns the bytes written
  */
 export function encode(end: usize, most: u32, bytes: usize): usize {
-  const columns: usize = load<u32>(plan + COUNT);
-  const room = usize(load<u32>(plan + KEY_BYTES)) + columns * FIXED_BYTES;
+  const columns: usize = load<u32>(layout + COUNT);
+  const room = usize(load<u32>(layout + KEY_BYTES)) + columns * FIXED_BYTES;
   let at = messages;
   let to = rows;
   count = 0;
@@ -61,8 +61,8 @@ export function encode(end: usize, most: u32, bytes: usize): usize {
 
 /** @returns the position after the written row */
 function row(from: usize, end: usize, columns: usize, to: usize): usize {
-  const format = load<u32>(plan + FORMAT);
-  let column = plan + COLUMNS;
+  const format = load<u32>(layout + FORMAT);
+  let column = layout + COLUMNS;
   let key = column + columns * COLUMN_BYTES;
   for (let i: usize = 0; i < columns; i++) {
     const keyBytes: usize = load<u32>(column, 4);
@@ -88,6 +88,6 @@ function row(from: usize, end: usize, columns: usize, to: usize): usize {
     column += COLUMN_BYTES;
   }
   if (from != end) unreachable();
-  store<u32>(to, load<u32>(plan + ENDING));
-  return to + load<u32>(plan + ENDING_BYTES);
+  store<u32>(to, load<u32>(layout + ENDING));
+  return to + load<u32>(layout + ENDING_BYTES);
 }

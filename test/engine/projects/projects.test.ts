@@ -1,15 +1,15 @@
 /** The life of projects (contract C3): created and deleted as a whole, whatever crashes in between. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { ProjectStatus } from '../../src/contract/projects.js';
-import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
-import type { Placement } from '../../src/tenancy/placement.js';
-import { tryWithProjectLock } from '../../src/tenancy/control/project-lock.js';
-import { messageOf } from '../../src/contract/errors.js';
-import { BY_ITSELF } from '../../src/contract/audit.js';
-import { expectFailure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
-import { projectOutOfReach } from '../support/added-server.js';
-import { until } from '../support/stream.js';
+import type { ProjectStatus } from '../../../src/contract/projects.js';
+import { ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
+import type { Placement } from '../../../src/tenancy/placement.js';
+import { tryWithProjectLock } from '../../../src/tenancy/control/project-lock.js';
+import { messageOf } from '../../../src/contract/errors.js';
+import { BY_ITSELF } from '../../../src/contract/audit.js';
+import { expectFailure, onServer, runningRequests, startTestService, type TestService } from '../../support/service.js';
+import { projectOutOfReach } from '../../support/added-server.js';
+import { until } from '../../support/stream.js';
 
 let service: TestService;
 beforeAll(async () => {

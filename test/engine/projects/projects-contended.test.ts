@@ -4,12 +4,12 @@
 import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import type { Placement } from '../../src/tenancy/placement.js';
-import { startService } from '../../src/service.js';
-import { BY_ITSELF } from '../../src/contract/audit.js';
-import { testServers } from '../support/postgres.js';
-import { onServer, startTestService, type TestService } from '../support/service.js';
-import { until } from '../support/stream.js';
+import type { Placement } from '../../../src/tenancy/placement.js';
+import { startService } from '../../../src/service.js';
+import { BY_ITSELF } from '../../../src/contract/audit.js';
+import { testServers } from '../../support/postgres.js';
+import { onServer, startTestService, type TestService } from '../../support/service.js';
+import { until } from '../../support/stream.js';
 
 const LONG_MS = 60_000;
 
