@@ -4,7 +4,8 @@
  */
 import { cutBatches } from '../client/batches.js';
 import { FileError } from './file-error.js';
-import { type EncodedRecord, type RecordEncoder, encoderFor } from './record-encoder.js';
+import { type RecordEncoder, encoderFor } from './record-encoder.js';
+import type { EncodedRecord } from './refused-lines.js';
 import type { ImportPlan, PlannedFile } from './import-plan.js';
 import type { ImportFile, FileReadOptions, Source } from './source.js';
 

@@ -8,19 +8,10 @@ import { fitsHeader } from './csv-reader.js';
 import type { FieldMapping } from './field-mapping.js';
 import { type Format, hasCells } from './format.js';
 import { isJson, membersOf } from './json-records.js';
-import { AS_READ } from './refused-lines.js';
+import { AS_READ, type EncodedRecord } from './refused-lines.js';
 import type { FileRecord } from './source.js';
 import { type EpochDigits, epochTimestamp } from './timestamps.js';
 import { cellEncoder, type Notation } from './values.js';
-
-export interface EncodedRecord {
-  readonly line: number;
-  readonly json: string;
-  /** Why it cannot be sent; `json` then contains what could be read, for the user to correct. */
-  readonly problem?: ErrorDetail;
-  /** `json` as an object, if it is not one: a file of refused records must be importable. */
-  readonly object?: string;
-}
 
 export type RecordEncoder = (record: FileRecord) => EncodedRecord;
 

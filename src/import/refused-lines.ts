@@ -1,7 +1,6 @@
 /** A refused record, and its line in the file of such records, which a user can correct and import (`source.ts`). */
 import type { ErrorDetail } from '../contract/errors.js';
 import { type JsonRecord, membersOf } from './json-records.js';
-import type { EncodedRecord } from './record-encoder.js';
 
 /** The beginning of a file of refused records, in any JSON formatting. */
 export const REFUSED_FILE = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
@@ -19,6 +18,16 @@ export async function* correctedRecords(refused: AsyncIterable<JsonRecord>): Asy
 
 /** The member of such an object. No table has a column with this name, so it cannot be imported by mistake. */
 export const AS_READ = '(fields as read)';
+
+/** A record of a file as it is sent. */
+export interface EncodedRecord {
+  readonly line: number;
+  readonly json: string;
+  /** Why it cannot be sent; `json` then contains what could be read, for the user to correct. */
+  readonly problem?: ErrorDetail;
+  /** `json` as an object, if it is not one: a file of refused records must be importable. */
+  readonly object?: string;
+}
 
 export interface RefusedLine {
   record: EncodedRecord;

@@ -166,7 +166,7 @@ describe('the control database', () => {
 
 it('transactions of a project that do not end are not waited for without end', async () => {
   const pool = { query: () => Promise.resolve([['1']]) };
-  const tenancy = { runs: () => true, serverOf: () => ({ pool }) } as unknown as Tenancy;
+  const tenancy = { isRunning: () => true, serverOf: () => ({ pool }) } as unknown as Tenancy;
   let now = 0;
   vi.spyOn(performance, 'now').mockImplementation(() => (now += 10_000));
   const signal = AbortSignal.timeout(20_000);

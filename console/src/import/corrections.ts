@@ -2,8 +2,7 @@
 import { signal } from '@preact/signals';
 import type { FieldMapping } from '../../../src/import/field-mapping.js';
 import { cellsOf, isJson, membersOf } from '../../../src/import/json-records.js';
-import type { EncodedRecord } from '../../../src/import/record-encoder.js';
-import { refusedLine } from '../../../src/import/refused-lines.js';
+import { type EncodedRecord, refusedLine } from '../../../src/import/refused-lines.js';
 import { cellEncoder } from '../../../src/import/values.js';
 import { isNull } from '../results/cells.js';
 import type { RefusedRow, StoredJournal } from './stored-journal.js';

@@ -6,7 +6,7 @@ import { CdpClient } from '../../../src/client/index.js';
 import { defaultConcurrency } from '../../../src/client/insert.js';
 import { BatchReader, requireUnchanged } from '../../../src/import/batch-reader.js';
 import { FileError } from '../../../src/import/file-error.js';
-import type { EncodedRecord } from '../../../src/import/record-encoder.js';
+import type { EncodedRecord } from '../../../src/import/refused-lines.js';
 import { doubtOf, settleExpired } from '../../../src/import/expired-keys.js';
 import { BatchSender } from '../../../src/import/batch-sender.js';
 import type { ImportFile } from '../../../src/import/source.js';
