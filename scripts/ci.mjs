@@ -192,7 +192,7 @@ try {
   test('npm', 'run', 'test:all');
   install(TOOLS);
   check(...CLIENTS);
-  run({}, process.execPath, 'scripts/node-postgres-suite.mjs');
+  run({}, process.execPath, 'scripts/debian-sources.mjs');
   test('npx', '--no-install', 'vitest', 'run', '--config', 'vitest.tools.config.ts');
   await checkAtOnce(['npm', 'run', 'types'], ['npm', 'run', 'lint'], ['npm', 'run', 'format']);
   check('npm', 'pack', '--dry-run', '--loglevel=error');

@@ -1,5 +1,5 @@
 /**
- * node-postgres' own integration tests, unchanged, at the Postgres port. `scripts/node-postgres-suite.mjs` fetches
+ * node-postgres' own integration tests, unchanged, at the Postgres port. `scripts/debian-sources.mjs` fetches
  * them; if they are missing, this test says so.
  */
 import { execFile, execFileSync } from 'node:child_process';
