@@ -122,6 +122,7 @@ const SavedToken = Type.Object({
   scopes: Type.Array(Type.Enum(SCOPES)),
   sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
   created_at: Time,
+  created_by: Type.Optional(Type.Nullable(Type.String())),
   expires_at: Optional(Time),
   revoked_at: Optional(Time),
   last_used_at: Optional(Time),

@@ -136,6 +136,7 @@ const storedToken = (token: SavedToken): StoredToken => ({
   scopes: token.scopes,
   sha256: token.sha256,
   createdAt: new Date(token.created_at),
+  createdBy: token.created_by ?? null,
   expiresAt: date(token.expires_at),
   revokedAt: date(token.revoked_at),
   lastUsedAt: date(token.last_used_at),

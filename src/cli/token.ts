@@ -1,7 +1,7 @@
-/** `cdp token …`: create, list and revoke the tokens of a project, or admin tokens. */
+/** `cdp token …`: create, list, show and revoke the tokens of a project, or admin tokens. */
 import { Command, Option } from 'commander';
 import { DAY_MS } from '../contract/calendar.js';
-import { SCOPES, type Scope } from '../contract/names.js';
+import { READ_SCOPES, type Scope, SCOPE_IN_WORDS, SCOPES } from '../contract/names.js';
 import { isUuid } from '../contract/patterns.js';
 import type { ProjectsResponse } from '../contract/wire/projects.js';
 import type {
@@ -15,12 +15,10 @@ import { tableLines } from './terminal/grid.js';
 import type { AdminSocketClient } from './admin-socket-client.js';
 import { UsageError } from './exit.js';
 import { operatorOptions, nowQuery, operatorAction, parseDuration, withAdminSocket } from './operator-commands.js';
-import { print } from './terminal/output.js';
+import { print, warn } from './terminal/output.js';
 
 /** The path for admin tokens; tokens of all kinds are revoked there. */
 const EVERY_TOKEN = 'local/tokens';
-
-const READ_SCOPES: Scope[] = ['schema:read', 'sql:read'];
 
 interface Whose {
   project?: string;
@@ -28,7 +26,12 @@ interface Whose {
 }
 
 export function tokenCommand(): Command {
-  return new Command('token').description('Manage tokens').addCommand(create()).addCommand(list()).addCommand(revoke());
+  return new Command('token')
+    .description('Manage tokens')
+    .addCommand(create())
+    .addCommand(list())
+    .addCommand(show())
+    .addCommand(revoke());
 }
 
 function create(): Command {
@@ -49,7 +52,7 @@ function create(): Command {
     const path = pathIn(command);
     const { name, expires } = options;
     const chosenScopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
-    const scopes = options.readOnly ? READ_SCOPES : chosenScopes;
+    const scopes = options.readOnly ? [...READ_SCOPES] : chosenScopes;
     const body: CreateTokenBody = {
       ...(name === undefined ? {} : { name }),
       // Admin tokens have no scopes.
@@ -59,6 +62,10 @@ function create(): Command {
     await withAdminSocket(command, async (admin) => {
       const { token, details } = await admin.call<CreateTokenResponse>('POST', path, body);
       print(command, { token, ...details }, [token]);
+      if (command.opts<{ json?: boolean }>().json) return;
+      warn(inWords(details, options.admin));
+      const isChosen = scopes !== undefined || expires !== undefined || options.admin;
+      if (!isChosen) warn('For a program that only reads, create one with --read-only --expires 90d');
     });
   });
 }
@@ -112,6 +119,38 @@ const cellsOf = (token: Token): string[] => [
   token.last_used_at ?? 'never',
   token.scopes.join(','),
 ];
+
+/** What a token may do, and for how long. */
+function inWords({ scopes, expires_at: expiry }: Token, isAdmin = false): string {
+  const what = isAdmin ? 'manage projects and tokens' : scopes.map((scope) => SCOPE_IN_WORDS[scope]).join('; ');
+  return `It may ${what}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
+}
+
+function show(): Command {
+  const command = new Command('show')
+    .description('Show what a token may do, who created it, and when it was last used')
+    .argument('<TOKEN>', 'Its ID, as in cdp token list; or its name, if no other valid token has it');
+  return operatorAction(command, async (admin, idOrName: string) => {
+    const tokens = await allTokens(admin);
+    const id = isUuid(idOrName) ? idOrName.toLowerCase() : await idOf(admin, idOrName);
+    const token = tokens.find((one) => one.id === id);
+    if (token === undefined) throw new UsageError(`No token has the ID ${id}`);
+    const {
+      project,
+      name,
+      created_at: createdAt,
+      created_by: author,
+      last_used_at: usedAt,
+      revoked_at: revokedAt,
+    } = token;
+    print(command, token, [
+      `${name}, ${project === null ? 'an admin token' : `of the project ${project}`}`,
+      inWords(token, project === null),
+      `Created at ${createdAt}${author === null ? '' : ` by ${author}`}; last used: ${usedAt ?? 'never'}`,
+      ...(revokedAt === null ? [] : [`Revoked at ${revokedAt}`]),
+    ]);
+  });
+}
 
 function revoke(): Command {
   const command = new Command('revoke')

@@ -20,3 +20,15 @@ export const SERVER_NAME_IN_WORDS = PROJECT_NAME_IN_WORDS;
 export const SCOPES = ['schema:read', 'schema:write', 'data:write', 'sql:read', 'sql:write'] as const;
 
 export type Scope = (typeof SCOPES)[number];
+
+/** What a token with a scope may do. */
+export const SCOPE_IN_WORDS: Readonly<Record<Scope, string>> = {
+  'schema:read': 'see tables and columns',
+  'schema:write': 'create and change tables',
+  'data:write': 'insert, update and delete records',
+  'sql:read': 'run SQL that reads',
+  'sql:write': 'run any SQL',
+};
+
+/** The scopes of a token that only reads. */
+export const READ_SCOPES: readonly Scope[] = ['schema:read', 'sql:read'];

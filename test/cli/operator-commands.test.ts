@@ -126,7 +126,7 @@ describe('on the running service', () => {
     expect(await lines('project', 'activate', `${name}-2`)).toEqual([`Project ${name}-2 active`]);
     expect(await lines('project', 'repair', `${name}-2`)).toEqual([`Project ${name}-2 repaired`]);
     expect(await lines('project', 'quota', `${name}-2`, '5gb')).toEqual([`Project ${name}-2 has the quota 5GB`]);
-    expect(await lines('token', 'create', '--project', `${name}-2`)).toEqual([expect.stringMatching(TOKEN)]);
+    expect((await run('token', 'create', '--project', `${name}-2`)).stdout).toMatch(/^cdp_[0-9A-Za-z]{49}\n$/);
     expect(await lines('project', 'delete', `${name}-2`, '--yes')).toEqual([`Project ${name}-2 deleted`]);
   });
 
@@ -143,6 +143,33 @@ describe('on the running service', () => {
     for (const number of [5, 6]) await lines('project', 'delete', `${name}-${number}`, '--yes');
   });
 
+  it('says what a new token may do, and shows it again by its name or ID', async () => {
+    await lines('project', 'create', `${name}-7`);
+    const of = ['--project', `${name}-7`];
+    const all = await run('token', 'create', ...of, '--name', `${name}-all`);
+    expect([all.code, all.stdout]).toEqual([0, expect.stringMatching(/^cdp_\w+\n$/)]);
+    expect(all.stderr).toBe(
+      'It may see tables and columns; create and change tables; insert, update and delete records; run SQL that reads; run any SQL. It never expires.\n' +
+        'For a program that only reads, create one with --read-only --expires 90d\n',
+    );
+    const reading = await run('token', 'create', ...of, '--read-only', '--expires', '90d', '--name', `${name}-reading`);
+    expect(reading.stderr).toMatch(/^It may see tables and columns; run SQL that reads\. It expires at 20\S+Z\.\n$/);
+    const shown = await lines('token', 'show', `${name}-reading`);
+    expect(shown).toEqual([
+      `${name}-reading, of the project ${name}-7`,
+      expect.stringMatching(/^It may see tables and columns; run SQL that reads\. It expires at /) as string,
+      expect.stringMatching(/^Created at 20\S+Z by command_line \S+; last used: never$/) as string,
+    ]);
+    const { id } = await json('token', 'show', `${name}-reading`);
+    await lines('token', 'revoke', String(id));
+    expect((await lines('token', 'show', String(id))).at(-1)).toMatch(/^Revoked at 20/);
+    expect(await json('token', 'show', String(id))).toMatchObject({
+      project: `${name}-7`,
+      scopes: ['schema:read', 'sql:read'],
+    });
+    expect((await run('token', 'show', NOBODY)).code).toBe(2);
+  });
+
   it('creates a token with scopes, a name and an expiry, lists it without its secret, and revokes it', async () => {
     await lines('project', 'create', `${name}-3`);
     const of = ['--project', `${name}-3`];
@@ -155,6 +182,7 @@ describe('on the running service', () => {
       name: 'x',
       scopes: ['data:write'],
       created_at: expect.stringMatching(TIME) as string,
+      created_by: expect.stringMatching(/^command_line \S/) as string,
       expires_at: expect.stringMatching(TIME) as string,
       revoked_at: null,
       last_used_at: null,
@@ -168,7 +196,7 @@ describe('on the running service', () => {
     expect(listed[0]).toMatchObject({ id: details.id, name: 'x', scopes: ['data:write'] });
     expect(JSON.stringify(listed)).not.toContain('cdp_');
     await lines('project', 'create', `${name}-4`);
-    await lines('token', 'create', '--project', `${name}-4`);
+    await json('token', 'create', '--project', `${name}-4`);
     const [ofOther] = await json<Record<string, unknown>[]>('token', 'list', '--project', `${name}-4`);
     const everywhere = await json<Record<string, unknown>[]>('token', 'list', '--all');
     expect(everywhere).toContainEqual({ project: `${name}-3`, ...listed[0] });

@@ -1,6 +1,6 @@
 /** The tokens of a project: a new one is shown only once; each can be revoked. */
 import { useSignal } from '@preact/signals';
-import { type Scope, SCOPES } from '../../../src/contract/names.js';
+import { READ_SCOPES, type Scope, SCOPE_IN_WORDS, SCOPES } from '../../../src/contract/names.js';
 import type { CreateTokenResponse, Token } from '../../../src/contract/wire/tokens.js';
 import { copyText } from '../parts/clipboard.js';
 import { Alert } from '../parts/announcements.js';
@@ -56,7 +56,7 @@ const TokenTable = ({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: 
       {
         title: 'Name',
         cells: 'is-text',
-        hint: ({ id }) => id,
+        hint: ({ id, created_by: by }) => (by === null ? id : `${id}, created by ${by}`),
         cell: (token) => (
           <>
             {token.name}
@@ -70,6 +70,7 @@ const TokenTable = ({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: 
         class: 'wide-only',
         cell: ({ last_used_at: at }) => (at === null ? 'never' : ago(Date.parse(at))),
       },
+      { title: 'Created', class: 'wide-only', cell: ({ created_at: at }) => day(at) },
       { title: 'Expires', cell: endOf },
       actionColumn({
         text: 'Revoke',
@@ -99,16 +100,9 @@ const LIFETIMES = [
   ['', 'Never'],
   ['1', 'After a day'],
   ['30', 'After 30 days'],
+  ['90', 'After 90 days'],
   ['365', 'After a year'],
 ] as const;
-
-const WHAT: Readonly<Record<Scope, string>> = {
-  'schema:read': 'see tables and columns',
-  'schema:write': 'create and change tables',
-  'data:write': 'insert, update and delete records',
-  'sql:read': 'run SQL that reads',
-  'sql:write': 'run any SQL',
-};
 
 interface NewTokenProps {
   project: string;
@@ -118,8 +112,8 @@ interface NewTokenProps {
 
 function NewToken({ project, onClose, onDone }: NewTokenProps) {
   const name = useSignal('');
-  const scopes = useSignal<readonly Scope[]>(SCOPES);
-  const days = useSignal('');
+  const scopes = useSignal<readonly Scope[]>(READ_SCOPES);
+  const days = useSignal('90');
   const toggle = (scope: Scope) =>
     (scopes.value = SCOPES.filter((each) => scopes.value.includes(each) !== (each === scope)));
   const expiresAt = days.value === '' ? null : new Date(Date.now() + Number(days.value) * 86_400_000).toISOString();
@@ -141,7 +135,7 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
             key={scope}
             label={
               <>
-                {WHAT[scope]} <code class="quiet">{scope}</code>
+                {SCOPE_IN_WORDS[scope]} <code class="quiet">{scope}</code>
               </>
             }
             isChecked={scopes.value.includes(scope)}

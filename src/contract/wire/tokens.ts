@@ -23,6 +23,12 @@ export const Token = Type.Object({
   name: Type.String(),
   scopes: Type.Array(Scope),
   created_at: Type.String({ format: 'date-time' }),
+  created_by: Type.Nullable(
+    Type.String({
+      description:
+        'The actor of the audit log, and its name: `admin ops`, `command_line root`; `service`: the first start. null for tokens of earlier versions.',
+    }),
+  ),
   expires_at: NullableTime,
   revoked_at: NullableTime,
   last_used_at: NullableTime,
@@ -35,6 +41,7 @@ export const shownToken = (token: {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly createdAt: Date;
+  readonly createdBy: string | null;
   readonly expiresAt: Date | null;
   readonly revokedAt: Date | null;
   readonly lastUsedAt: Date | null;
@@ -44,6 +51,7 @@ export const shownToken = (token: {
   // Only known scopes are stored.
   scopes: [...token.scopes] as Token['scopes'],
   created_at: token.createdAt.toISOString(),
+  created_by: token.createdBy,
   expires_at: token.expiresAt?.toISOString() ?? null,
   revoked_at: token.revokedAt?.toISOString() ?? null,
   last_used_at: token.lastUsedAt?.toISOString() ?? null,

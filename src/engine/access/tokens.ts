@@ -62,6 +62,7 @@ export class Tokens {
       name: options.name ?? (projectId === null ? 'admin' : 'default'),
       scopes: projectId === null ? [] : [...(options.scopes ?? SCOPES)],
       createdAt: new Date(),
+      createdBy: authorOf(by),
       expiresAt: options.expiresAt ?? null,
       revokedAt: null,
       lastUsedAt: null,
@@ -97,6 +98,9 @@ export class Tokens {
     return revoked;
   }
 }
+
+const authorOf = ({ actor, actorId, actorName }: AuditOrigin): string =>
+  [actor, actorName ?? actorId].filter((part) => part !== null).join(' ');
 
 const isOutcomeUnknown = (error: unknown): error is EngineError =>
   error instanceof EngineError && error.code === 'outcome_unknown';

@@ -15,6 +15,7 @@ const TOKEN_EXAMPLE = {
   name: 'importer',
   scopes: ['data:write'],
   created_at: '2026-01-31T09:30:00.000Z',
+  created_by: 'admin ops',
   expires_at: null,
   revoked_at: null,
   last_used_at: null,

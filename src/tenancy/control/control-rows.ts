@@ -28,6 +28,8 @@ export interface TokenRow {
   name: string;
   scopes: string[];
   createdAt: Date;
+  /** The actor of the audit log, with its name; null: an earlier version created it. */
+  createdBy: string | null;
   expiresAt: Date | null;
   revokedAt: Date | null;
   lastUsedAt: Date | null;
@@ -58,7 +60,7 @@ export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name
 
 /** A row of `cdp.tokens` as the JSON of a {@link TokenRow}. */
 export const TOKEN_JSON = trusted(`jsonb_build_object('id', tokens.id, 'projectId', project_id, 'name', tokens.name,
-  'scopes', scopes, 'createdAt', tokens.created_at, 'expiresAt', expires_at, 'revokedAt', revoked_at,
+  'scopes', scopes, 'createdAt', tokens.created_at, 'createdBy', created_by, 'expiresAt', expires_at, 'revokedAt', revoked_at,
   'lastUsedAt', last_used_at)`);
 
 /** Reads {@link PROJECT_JSON}. */

@@ -116,11 +116,12 @@ export class ProjectRows {
       sql`WITH project AS (UPDATE cdp.projects SET created_at = ${createdAt}, quota_bytes = ${quotaBytes},
               own_schemas = own_schemas AND ${ownSchemas}
             WHERE id = ${id} AND status = 'creating' RETURNING id)
-          INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, created_at, expires_at, revoked_at, last_used_at)
-          SELECT t.id, project.id, t.name, t.scopes, decode(t.sha256, 'hex'), t."createdAt", t."expiresAt",
+          INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, created_at, created_by, expires_at, revoked_at,
+            last_used_at)
+          SELECT t.id, project.id, t.name, t.scopes, decode(t.sha256, 'hex'), t."createdAt", t."createdBy", t."expiresAt",
             t."revokedAt", t."lastUsedAt"
           FROM project, jsonb_to_recordset(${JSON.stringify(tokens)}) AS t (id uuid, name text, scopes text[], sha256 text,
-            "createdAt" timestamptz, "expiresAt" timestamptz, "revokedAt" timestamptz, "lastUsedAt" timestamptz)`,
+            "createdAt" timestamptz, "createdBy" text, "expiresAt" timestamptz, "revokedAt" timestamptz, "lastUsedAt" timestamptz)`,
     );
   }
 }

@@ -20,10 +20,11 @@ export class TokenRows {
     token: Omit<StoredToken, 'createdAt' | 'revokedAt' | 'lastUsedAt'>,
     entry: AuditRow | null,
   ): Promise<boolean> {
-    const { id, projectId, name, scopes, sha256, expiresAt } = token;
+    const { id, projectId, name, scopes, sha256, expiresAt, createdBy } = token;
     const rows = await this.pool.change(
-      sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at)
-          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], decode(${sha256}, 'hex'), ${expiresAt}::timestamptz
+      sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at, created_by)
+          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], decode(${sha256}, 'hex'), ${expiresAt}::timestamptz,
+            ${createdBy}
           WHERE ${projectId}::uuid IS NULL
             OR EXISTS (SELECT FROM cdp.projects WHERE id = ${projectId}::uuid FOR KEY SHARE)
           RETURNING project_id`,

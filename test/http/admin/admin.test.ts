@@ -312,6 +312,7 @@ describe('tokens', () => {
       name: 'importer',
       scopes: ['data:write', 'sql:read'],
       created_at: expect.stringMatching(ISO) as string,
+      created_by: expect.stringMatching(/^admin /) as string,
       expires_at: '2099-01-02T03:04:05.000Z',
       revoked_at: null,
       last_used_at: null,

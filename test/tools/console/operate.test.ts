@@ -94,20 +94,19 @@ describe('with an admin token', () => {
     await page.getByRole('link', { name: 'shop', exact: true }).click();
     await page.getByRole('button', { name: 'New token' }).click();
     await dialog().getByLabel('Name').fill('analyst');
-    for (const scope of ['schema:write', 'data:write', 'sql:write']) {
-      await dialog()
-        .getByRole('checkbox', { name: new RegExp(scope) })
-        .uncheck();
-    }
-    await dialog().getByLabel('Expires').selectOption('After 30 days');
+    // It proposes a token that only reads, for a limited time.
+    expect(await dialog().getByLabel('Expires').inputValue()).toBe('90');
+    await dialog()
+      .getByRole('checkbox', { name: /data:write/ })
+      .check();
     await dialog().getByRole('button', { name: 'Create' }).click();
     await page.getByRole('heading', { name: 'The new token' }).waitFor();
     const token = await page.locator('[data-token]').innerText();
     const own = await call(service.url, 'GET', '/api/cdp/token', { token });
-    expect(own.body).toMatchObject({ token: { name: 'analyst', scopes: ['schema:read', 'sql:read'] } });
+    expect(own.body).toMatchObject({ token: { name: 'analyst', scopes: ['schema:read', 'data:write', 'sql:read'] } });
     await page.getByRole('button', { name: 'Done' }).click();
     const row = page.getByRole('row', { name: /analyst/ });
-    expect(await row.innerText()).toContain('schema:read, sql:read');
+    expect(await row.innerText()).toContain('schema:read, data:write, sql:read');
     expect(await page.content()).not.toContain(token);
 
     await row.getByRole('button', { name: 'Revoke analyst' }).click();
