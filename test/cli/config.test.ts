@@ -80,7 +80,7 @@ describe('help', () => {
     },
   );
 
-  it('of the management commands lists what they can do, each with --json and --data-dir', () => {
+  it('of the operator commands lists what they can do, each with --json and --data-dir', () => {
     const verbs = [projectCommand(), tokenCommand()].map((command) =>
       command.commands.map((verb) => {
         expect(verb.helpInformation()).toMatch(/--data-dir <DIR>[^]*--json/);
@@ -102,7 +102,7 @@ describe('help', () => {
         'project own-schemas',
         'project delete',
       ],
-      ['token create', 'token list', 'token revoke'],
+      ['token create', 'token list', 'token show', 'token revoke'],
     ]);
   });
 

@@ -4,19 +4,17 @@ import { cancel, CANCEL_MS, type LoggedIn, type PostgresError } from '../../pg/i
 import { TERMINATE } from '../../pg/protocol.js';
 import { type Backend, GRACE_MS, type BackendControl } from '../../tenancy/connections/backend-control.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import type { ProjectRole } from '../../tenancy/placement.js';
 import type { Caller } from '../access/tokens.js';
 import type { AuditOrigin } from '../../contract/audit.js';
 import { type SessionError, terminated } from './session-error.js';
-
-export const SESSION_ROLES = ['writer', 'reader'] as const;
-export type SessionRole = (typeof SESSION_ROLES)[number];
 
 export interface SessionOwner {
   readonly token: string;
   readonly address: string;
   readonly caller: Caller;
   readonly project: ProjectRow;
-  readonly role: SessionRole;
+  readonly role: ProjectRole;
   readonly origin: AuditOrigin;
 }
 

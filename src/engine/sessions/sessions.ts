@@ -22,7 +22,8 @@ import { untilRunning } from '../../db/database-access.js';
 import type { CorruptionLog } from '../../db/corruption-log.js';
 import type { Projects } from '../projects/projects.js';
 import type { Quotas } from '../../db/quota.js';
-import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
+import { PROJECT_ROLES, type ProjectRole } from '../../tenancy/placement.js';
+import { ClientSession, type SessionOwner } from './client-session.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
 import { overQuota, SessionLimitEnforcer, type SessionTimes } from './session-limits.js';
 
@@ -89,7 +90,7 @@ export class PortSessions {
   }
 
   /** Open sessions by role, and bytes since the start. */
-  get load(): { readonly sessions: Record<SessionRole, number>; readonly received: number; readonly sent: number } {
+  get load(): { readonly sessions: Record<ProjectRole, number>; readonly received: number; readonly sent: number } {
     const sessions = { writer: 0, reader: 0 };
     let { received, sent } = this.before;
     for (const session of this.open) {
@@ -224,12 +225,12 @@ const add = (counts: Map<SessionErrorCode, number>, code: SessionErrorCode) =>
   counts.set(code, (counts.get(code) ?? 0) + 1);
 
 /** Checks the user and the database against the token. @throws SessionError */
-function entitled(caller: Caller, { user, database }: ClientLogin): { project: ProjectRow; role: SessionRole } {
+function entitled(caller: Caller, { user, database }: ClientLogin): { project: ProjectRow; role: ProjectRole } {
   const { project, scopes } = caller;
   if (project === null) {
     throw new SessionError('28000', 'an admin token gives no access to project data', 'insufficient_scope');
   }
-  const role = SESSION_ROLES.find((name) => name === user);
+  const role = PROJECT_ROLES.find((name) => name === user);
   if (role === undefined) {
     const hint = 'Use reader or writer as the user, the project as the database, and the token as the password.';
     throw new SessionError('28000', `role "${user.slice(0, 63)}" does not exist`, 'insufficient_scope', hint);
