@@ -15,6 +15,7 @@ interface Options {
   operation?: string;
   outcome?: string;
   failed?: boolean;
+  changes?: boolean;
   token?: string;
   limit: string;
   json?: boolean;
@@ -33,6 +34,7 @@ export function auditCommand(): Command {
     .option('--operation <WORD>', 'Only entries of this operation, such as token.create')
     .option('--outcome <WORD>', 'Only entries with this outcome: ok, an error code, or client_gone')
     .option('--failed', 'Only entries of operations that failed')
+    .option('--changes', 'Only entries of changes, and of what failed: no inserts and no reads')
     .option('--token <ID>', 'Only entries of this token id, or jwt:SUBJECT')
     .option('--limit <N>', `Show the latest N, at most ${MAX_ENTRIES}`, '100')
     .option('--json', 'Print JSON, one entry per line');
@@ -48,7 +50,7 @@ export function auditCommand(): Command {
 
 /** @throws UsageError naming the option */
 function filterOf(options: Options, now: number): AuditQuery {
-  const { project, since, until, operation, outcome, failed, token, limit } = options;
+  const { project, since, until, operation, outcome, failed, changes, token, limit } = options;
   if (failed && outcome !== undefined) throw new UsageError('Give either --outcome or --failed');
   if (!/^\d{1,6}$/.test(limit) || Number(limit) < 1 || Number(limit) > MAX_ENTRIES) {
     throw new UsageError(`--limit takes a number from 1 to ${MAX_ENTRIES}`);
@@ -57,6 +59,7 @@ function filterOf(options: Options, now: number): AuditQuery {
     ...(project === undefined ? {} : { project }),
     ...(operation === undefined ? {} : { operation }),
     ...(failed ? { outcome: 'failed' } : outcome === undefined ? {} : { outcome }),
+    ...(changes ? { changes: 'true' as const } : {}),
     ...(token === undefined ? {} : { token }),
     ...(since === undefined ? {} : { since: timeIn('--since', since, now) }),
     ...(until === undefined ? {} : { until: timeIn('--until', until, now) }),

@@ -85,6 +85,13 @@ describe('cdp audit', () => {
       (await entries('--project', 'shop', ...args)).map(({ operation }) => operation);
     expect(await operations('--operation', 'insert')).toEqual(['insert', 'insert']);
     expect(await operations('--failed')).toEqual(['insert', 'read_table']);
+    expect(await operations('--changes')).toEqual([
+      'project.create',
+      'token.create',
+      'create_table',
+      'insert',
+      'read_table',
+    ]);
     expect(await operations('--outcome', 'unknown_column')).toEqual(['insert']);
     expect(await operations('--token', token.id)).toEqual(['create_table', 'insert', 'insert', 'read_table']);
     expect(await operations('--limit', '2')).toEqual(['insert', 'read_table']);
