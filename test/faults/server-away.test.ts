@@ -93,7 +93,7 @@ describe.each(Object.entries(HOMES))('added next to %s', (_name, start) => {
       const nothing = { running: 0, waiting: 0 };
       await expect
         .poll(() => service.engine.databaseAccess.capacities.load(there.id))
-        .toEqual({ api: nothing, sql: nothing });
+        .toEqual({ typed: nothing, sql: nothing });
       const { placement } = await service.engine.projects.get((await service.project()).name);
       expect(placement.added, 'the least loaded server does not answer').toBeNull();
       await expect(service.project('nowhere', 'second')).rejects.toMatchObject({ code: 'database_unavailable' });
