@@ -47,13 +47,13 @@ function outcomeOf(...command) {
   const path = join(folder, 'outcome.json');
   rmSync(path, { force: true });
   const good = run({ CDP_TEST_OUTCOME: path, CDP_TEST_MAJORS: 'all' }, ...command);
-  const { passed, failed } = existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) : NOT_RUN;
+  const { passed, failed } = existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) : notRun();
   // A failure that no test has, such as that of a server that does not end.
   if (failed.length === 0 && (!good || passed === 0)) failed.push({ text: command.join(' '), mayPassLater: false });
   return { passed, failed };
 }
 
-const NOT_RUN = { passed: 0, failed: [] };
+const notRun = () => ({ passed: 0, failed: [] });
 
 /**
  * Runs tests, and counts them one by one. The files of those that failed run once more when the machine has nothing else
@@ -64,7 +64,7 @@ function test(...command) {
   const later = failed.filter(({ mayPassLater }) => mayPassLater);
   const files = [...new Set(later.map(({ file }) => file))];
   const separator = command[0] === 'npm' ? ['--'] : [];
-  const again = files.length === 0 ? NOT_RUN : outcomeOf(...command, ...separator, ...files, '--maxWorkers=1');
+  const again = files.length === 0 ? notRun() : outcomeOf(...command, ...separator, ...files, '--maxWorkers=1');
   const lasting = [...failed.filter(({ mayPassLater }) => !mayPassLater), ...again.failed];
   const remaining = [...new Set(lasting.map(({ text }) => text))];
   count.passed += passed + Math.max(0, failed.length - remaining.length);

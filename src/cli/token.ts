@@ -90,8 +90,11 @@ function list(): Command {
 
 const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
 
+/** `project`: null for an admin token. */
+type TokenOfProject = Token & { project: string | null };
+
 /** Admin tokens, which belong to no project, come first. */
-async function allTokens(admin: AdminSocketClient): Promise<(Token & { project: string | null })[]> {
+async function allTokens(admin: AdminSocketClient): Promise<TokenOfProject[]> {
   const tokens = (await tokensIn(admin, EVERY_TOKEN)).map((token) => ({ project: null as string | null, ...token }));
   const { projects } = await admin.call<ProjectsResponse>('GET', 'admin/projects');
   for (const { name } of projects) {
@@ -132,7 +135,7 @@ function show(): Command {
     .argument('<TOKEN>', 'Its ID, as in cdp token list; or its name, if no other valid token has it');
   return operatorAction(command, async (admin, idOrName: string) => {
     const tokens = await allTokens(admin);
-    const id = isUuid(idOrName) ? idOrName.toLowerCase() : await idOf(admin, idOrName);
+    const id = isUuid(idOrName) ? idOrName.toLowerCase() : idOf(tokens, idOrName);
     const token = tokens.find((one) => one.id === id);
     if (token === undefined) throw new UsageError(`No token has the ID ${id}`);
     const {
@@ -158,7 +161,7 @@ function revoke(): Command {
     .argument('<TOKEN>', 'Its ID, as in cdp token list; or its name, if no other valid token has it')
     .option('--now', 'Also end requests that are still running');
   return operatorAction(command, async (admin, idOrName: string) => {
-    const id = isUuid(idOrName) ? idOrName : await idOf(admin, idOrName);
+    const id = isUuid(idOrName) ? idOrName : idOf(await allTokens(admin), idOrName);
     const path = `${EVERY_TOKEN}/${encodeURIComponent(id)}${nowQuery(command)}`;
     const { details } = await admin.call<TokenResponse>('DELETE', path);
     print(command, details, [`Token ${details.id} revoked`]);
@@ -166,8 +169,8 @@ function revoke(): Command {
 }
 
 /** @throws UsageError unless exactly one valid token has the name */
-async function idOf(admin: AdminSocketClient, name: string): Promise<string> {
-  const tokens = (await allTokens(admin)).filter((token) => token.name === name && token.revoked_at === null);
+function idOf(all: readonly TokenOfProject[], name: string): string {
+  const tokens = all.filter((token) => token.name === name && token.revoked_at === null);
   const [only, ...others] = tokens;
   if (only === undefined) throw new UsageError(`No valid token has the ID or the name "${name}"`);
   if (others.length === 0) return only.id;

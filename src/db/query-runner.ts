@@ -50,9 +50,9 @@ export class QueryRunner {
 
   /** As {@link run}, but returns an error with the results of the statements before it. Never rejects. */
   async pipeline(steps: readonly Step[], options?: PipelineOptions): Promise<Outcome> {
-    const opening = this.takePreamble();
-    const { results, error } = await this.session.pipeline([...opening, ...steps], options);
-    return { results: results.slice(opening.length), error };
+    const preamble = this.takePreamble();
+    const { results, error } = await this.session.pipeline([...preamble, ...steps], options);
+    return { results: results.slice(preamble.length), error };
   }
 
   /** The rows of a statement, in text format. @throws as {@link run} */
@@ -85,8 +85,8 @@ export class QueryRunner {
 
   /** See {@link Session.describe}. */
   describe(text: string, before: readonly Statement[] = []): Promise<StatementDescription> {
-    const opening = this.takePreamble();
-    return this.session.describe(text, [...opening, ...before]);
+    const preamble = this.takePreamble();
+    return this.session.describe(text, [...preamble, ...before]);
   }
 
   /** See {@link Session.fetch}. */

@@ -238,7 +238,7 @@ export class ProjectConnectionPool {
   private leastNeeded(): PooledConnection | undefined {
     const projects = [...this.idle.values()];
     const most = Math.max(...projects.map((connections) => connections.length));
-    const longest = projects.flatMap((leases) => (leases.length === most ? leases.slice(0, 1) : []));
+    const longest = projects.flatMap((connections) => (connections.length === most ? connections.slice(0, 1) : []));
     return longest.sort((a, b) => a.idleSince - b.idleSince)[0];
   }
 

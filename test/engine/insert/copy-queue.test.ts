@@ -57,8 +57,8 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
             resolve(typeof outcome === 'string' ? REPORTED[outcome] : { results: outcome as Result[], error: null });
           sent.push({ batches: copy?.data ?? [], signal, waitBudget, response, fail: reject });
         });
-      const lease = { session: { pipeline, closed: false }, resetAfterUse: () => {} };
-      return work(lease as unknown as PooledConnection, {} as RequestTimer);
+      const connection = { session: { pipeline, closed: false }, resetAfterUse: () => {} };
+      return work(connection as unknown as PooledConnection, {} as RequestTimer);
     },
   } as unknown as DatabaseAccess;
   const row = { id: 'p' } as ProjectRow;

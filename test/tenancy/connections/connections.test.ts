@@ -141,9 +141,9 @@ const lend = (connections: ProjectConnectionPool, project: string) =>
 it('leaves a project its only connection while others keep several, even if theirs were used later', async () => {
   const connections = connectionsOf({ total: 5, perProject: 2 });
   const use = async (project: string, times = 1) => {
-    const leases = [];
-    for (let i = 0; i < times; i++) leases.push(await lend(connections, project));
-    for (const lease of leases) void connections.release(lease);
+    const lent = [];
+    for (let i = 0; i < times; i++) lent.push(await lend(connections, project));
+    for (const connection of lent) void connections.release(connection);
   };
   await use('modest');
   await use('greedy', 2);
@@ -151,10 +151,10 @@ it('leaves a project its only connection while others keep several, even if thei
   await use('new');
   await use('newer');
   for (const project of ['modest', 'greedy', 'another', 'new', 'newer']) {
-    const lease = connections.lendIdle(project, 'write');
-    expect(lease?.projectId).toBe(project);
-    lease?.closeAfterUse();
-    if (lease) void connections.release(lease);
+    const connection = connections.lendIdle(project, 'write');
+    expect(connection?.projectId).toBe(project);
+    connection?.closeAfterUse();
+    if (connection) void connections.release(connection);
   }
   connections.close();
 });
