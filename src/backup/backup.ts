@@ -221,6 +221,7 @@ const KEEP = 'Keep the earlier backups, and see "Damaged data" in docs/backup.md
 
 async function controlRow({ control, servers }: BackupServices, row: ProjectRow): Promise<Control['projects'][number]> {
   const tokens = await control.tokens.ofProject(row.id);
+  const roles = await control.roles.list(row.id);
   const { files } = servers.tenancyOf(row.placement);
   return {
     name: row.name,
@@ -229,6 +230,7 @@ async function controlRow({ control, servers }: BackupServices, row: ProjectRow)
     quota_bytes: row.quotaBytes,
     own_schemas: row.placement.ownSchemas,
     archive: files !== null && (await files.archivesWal(row.placement.server)),
+    roles: roles.map(({ name, comment, createdAt }) => ({ name, comment, created_at: createdAt.toISOString() })),
     tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),
   };
 }

@@ -1,5 +1,5 @@
 /** The members of a backup file, and schemas of those in JSON. */
-import { PROJECT_NAME_PATTERN, SCOPES } from '../contract/names.js';
+import { PROJECT_NAME_PATTERN, ROLE_NAME_PATTERN, SCOPES } from '../contract/names.js';
 import { type Schema, type Static, Type } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
 import { DistributedTable } from './distributed-tables.js';
@@ -120,6 +120,8 @@ const SavedToken = Type.Object({
   id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
   name: Type.String(),
   scopes: Type.Array(Type.Enum(SCOPES)),
+  /** Missing in backups of earlier versions, as the next one. */
+  role: Type.Optional(Type.Nullable(Type.String({ pattern: ROLE_NAME_PATTERN }))),
   sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
   created_at: Time,
   created_by: Type.Optional(Type.Nullable(Type.String())),
@@ -128,6 +130,14 @@ const SavedToken = Type.Object({
   last_used_at: Optional(Time),
 });
 export type SavedToken = Static<typeof SavedToken>;
+
+const SavedRole = Type.Object({
+  name: Type.String({ pattern: ROLE_NAME_PATTERN }),
+  comment: Type.Nullable(Type.String()),
+  created_at: Time,
+});
+
+export type SavedRole = Static<typeof SavedRole>;
 
 /** The projects' data from the control database. Contains no password, and nothing from which to derive one. */
 export const Control = Type.Object({
@@ -142,6 +152,8 @@ export const Control = Type.Object({
       own_schemas: Type.Optional(Type.Boolean()),
       /** Whether its write-ahead log was archived. Missing in backups of earlier versions. */
       archive: Type.Optional(Type.Boolean()),
+      /** Roles that it has made. Missing in backups of earlier versions. */
+      roles: Type.Optional(Type.Array(SavedRole)),
       tokens: Type.Array(SavedToken),
     }),
   ),

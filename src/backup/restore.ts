@@ -9,6 +9,7 @@ import type { PlacementRequest } from '../contract/servers.js';
 import { tablesInWords, type RestoreDone } from '../contract/wire/admin-socket.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
+import type { RoleRow } from '../tenancy/control/role-rows.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 import { withServer } from '../tenancy/postgres-server.js';
 import { setArchiving } from './archiving.js';
@@ -23,6 +24,7 @@ import {
   dumpMember,
   dumpListMember,
   type SavedProject,
+  type SavedRole,
   type SavedToken,
 } from './manifest.js';
 import { filesOf } from './physical/physical.js';
@@ -97,6 +99,7 @@ interface ChosenProject {
   readonly ownSchemas: boolean;
   /** Whether its write-ahead log was archived. */
   readonly archive: boolean;
+  readonly roles: readonly RoleRow[];
   readonly tokens: readonly StoredToken[];
 }
 
@@ -120,20 +123,28 @@ function chooseProjects({ path, manifest, control }: BackupFile, { projectName, 
     if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL_MEMBER} lacks ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes } = stored;
     const { own_schemas: ownSchemas = true, archive = false } = stored;
+    const roles = (stored.roles ?? []).map(storedRole);
     // A copy under another name gets no tokens: they were issued for the original.
     const tokens = as === null ? stored.tokens.map(storedToken) : [];
     const name = as ?? saved.name;
-    return { name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, archive, tokens };
+    return { name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, archive, roles, tokens };
   });
 }
 
 const date = (text: string | null): Date | null => (text === null ? null : new Date(text));
+
+const storedRole = ({ name, comment, created_at: createdAt }: SavedRole): RoleRow => ({
+  name,
+  comment,
+  createdAt: new Date(createdAt),
+});
 
 const storedToken = (token: SavedToken): StoredToken => ({
   id: token.id,
   projectId: null,
   name: token.name,
   scopes: token.scopes,
+  role: token.role ?? null,
   sha256: token.sha256,
   createdAt: new Date(token.created_at),
   createdBy: token.created_by ?? null,
@@ -253,7 +264,8 @@ async function planRestore(
     } else if (programs) {
       const fill: ProjectContents['fill'] = async (placement) => {
         const tenancy = servers.tenancyOf(placement);
-        const loaded = await loadDump({ tenancy, placement, dumped: saved, file, programs, signal });
+        const createRoles = (names: readonly string[]) => services.databaseSetup.createRoles(tenancy, placement, names);
+        const loaded = await loadDump({ tenancy, placement, dumped: saved, file, programs, createRoles, signal });
         // A new place may let the project create schemas, as its own ones needed.
         if (placement.ownSchemas && !one.ownSchemas) {
           await services.databaseSetup.applyOwnSchemas(tenancy, { ...placement, ownSchemas: false });
@@ -322,7 +334,7 @@ async function archiveAgain(
 }
 
 async function restoreProject(
-  { control, projects, servers }: BackupServices,
+  { control, databaseSetup, projects, servers }: BackupServices,
   chosen: ChosenProject,
   { fill, make, explain = (error) => error }: ProjectContents,
   { placementRequest, signal }: RestoreOptions,
@@ -334,6 +346,9 @@ async function restoreProject(
       throw explain(error);
     });
     signal.throwIfAborted();
+    // Files of an earlier moment lack roles that were made later.
+    const names = chosen.roles.map((role) => role.name);
+    await databaseSetup.createRoles(servers.tenancyOf(placement), placement, names);
     await control.projects.adoptHistory(id, chosen, tokens);
     return status;
   };

@@ -10,6 +10,7 @@ export const LIMITS = {
   mappedValues: 1_000,
   /** Characters in a comment (contract C6.5). */
   commentCharacters: 2_000,
+  rolesPerProject: 500,
   /** Bytes of a body after decompression (contract C1.4). */
   bodyBytes: 10 * 1024 * 1024,
   /** Bytes of a message of MCP, which its SDK reads again and again (contract C1.4). */

@@ -16,6 +16,19 @@ export const SERVER_NAME_PATTERN = PROJECT_NAME_PATTERN;
 export const isServerName = isProjectName;
 export const SERVER_NAME_IN_WORDS = PROJECT_NAME_IN_WORDS;
 
+/** Valid names of the roles that a project makes: SQL needs no quotes for them, and a server by address adds a prefix. */
+export const ROLE_NAME_PATTERN = '^[a-z][a-z0-9_]{0,39}$';
+export const ROLE_NAME_IN_WORDS = '1 to 40 lowercase ASCII letters, digits and underscores, the first one a letter';
+
+const ROLE_NAME = new RegExp(ROLE_NAME_PATTERN);
+
+/** Roles of the service, of Postgres and of backups, and words that SQL reserves where it expects a role. */
+const RESERVED_ROLE =
+  /^(writer|reader|public|none|user|current_user|current_role|session_user|postgres|pg_.*|cdp.*|b_iter|[a-z]_[0-9a-f]{20}.*)$/;
+
+export const isRoleName = (name: string): boolean => ROLE_NAME.test(name);
+export const isReservedRole = (name: string): boolean => RESERVED_ROLE.test(name);
+
 /** Scopes of a token (contract C3.9). */
 export const SCOPES = ['schema:read', 'schema:write', 'data:write', 'sql:read', 'sql:write'] as const;
 

@@ -22,12 +22,17 @@ import type { RequestTrace, ChildSpan } from './trace.js';
 
 export type ConnectionWork<T> = (connection: PooledConnection, timer: RequestTimer) => Promise<T>;
 
-/** While a project is moved, the writer may not log in: `write-unless-fenced` is the reader's connection then. */
+/**
+ * While a project is moved, only its reader may log in: `write-unless-fenced` is the reader's connection then. A role that
+ * the project has made has to wait.
+ */
 export type RequestedConnection = Exclude<ConnectionKind, 'read'> | 'write-unless-fenced';
 
 /** A use of a project's database. */
 export interface ConnectionUse {
   readonly row: ProjectRow;
+  /** A role that the project has made; null: the connection decides between its writer and its reader. */
+  readonly role: string | null;
   /** How long it may still wait, in any queue. */
   readonly waitBudget: WaitBudget;
   /** The replica to read from, and the position that it must have reached; null: the server where the project lives. */
@@ -140,10 +145,10 @@ export class DatabaseAccess {
 
   /** Acquires the server first, so that its start occupies no slot, then a slot, then a connection. */
   private async acquire(use: ConnectionUse): Promise<AcquiredConnection> {
-    const { row, waitBudget, replica, deadline, trace } = use;
+    const { row, role, waitBudget, replica, deadline, trace } = use;
     const { id, placement, isFenced } = row;
     const kind = use.connection !== 'write-unless-fenced' ? use.connection : isFenced ? 'read' : 'write';
-    if (isFenced && !isReader(kind)) throw projectMovingError();
+    if (isFenced && (role !== null || !isReader(kind))) throw projectMovingError();
     const at = replica?.at ?? null;
     const server = at?.server ?? this.servers.serverOf(placement);
     const { slots, pool } = this.capacities.forPlacement(placement, at);
@@ -162,7 +167,8 @@ export class DatabaseAccess {
       this.servers.requireUp(placement);
       callSpan = trace?.startCall();
       await this.checks.upgradeIfNeeded(row);
-      const connection = pool.lendIdle(id, kind) ?? (await pool.lendNew(id, placement, kind));
+      const owner = { projectId: id, role };
+      const connection = pool.lendIdle(owner, kind) ?? (await pool.lendNew(owner, placement, kind));
       if (server.backendControl.niceness?.shouldRecycle(connection.backend)) connection.closeAfterUse();
       return { connection, server, pool, callSpan, release };
     } catch (error) {

@@ -7,13 +7,13 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Schema } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
-import { BEGIN, type Session, sql, type Statement } from '../pg/index.js';
+import { BEGIN, type Fragment, type Session, sql, type Statement } from '../pg/index.js';
 
 export interface IdempotencyKey {
   text: string;
   /**
-   * Within which a key is unique: for a batch, the table or {@link deletesFrom} it; otherwise the method and the path.
-   * The column is `path`.
+   * Within which a key of a role is unique: for a batch, the table or {@link deletesFrom} it; otherwise the method and
+   * the path.
    */
   namespace: string;
   /** SHA-256, hex, of the query string and the decoded body. */
@@ -75,15 +75,33 @@ const PURGED_AT_ONCE = 100;
 /** The namespace of a batch that deletes; that of one that inserts is just the table. */
 export const deletesFrom = (tableName: string): string => `DELETE ${tableName}`;
 
+/** The column `path`: the namespace, within the role that the project has made and as which the request acts, or null. */
+export const pathOf = (role: string | null, namespace: string): string =>
+  role === null ? namespace : `${roleBefore(role)}${namespace}`;
+
+/** What {@link pathOf} puts before a namespace; `_cdp.keys_of_role` expects it. */
+const roleBefore = (role: string): string => `ROLE ${role} `;
+
+/** A condition on a row: it is no key of a role that the project has made. */
+export const NOT_OF_ROLES = sql`NOT pg_catalog.starts_with(path, 'ROLE ')`;
+
+/** The namespace of a {@link pathOf}. */
+export const namespaceIn = (role: string | null, path: string): string =>
+  role === null ? path : path.slice(roleBefore(role).length);
+
+/** The table of keys; a role that the project has made sees only its own. */
+export const keysOf = (role: string | null): Fragment =>
+  role === null ? sql`_cdp.idempotency_keys` : sql`_cdp.keys_of_role`;
+
 /** Stands for all namespaces: a key settled under it is refused in each. */
 export const ANY_NAMESPACE = '';
 
 /**
- * The number of an advisory lock. A request that uses the key holds the lock of its namespace, and shares that of
+ * The number of an advisory lock. A request that uses the key holds the lock of its path, and shares that of
  * {@link ANY_NAMESPACE} with requests that use the key in others.
  */
-export function lockOf(namespace: string, key: string): string {
-  return createHash('sha256').update(namespace).update('\0').update(key).digest().readBigInt64BE(0).toString();
+export function lockOf(path: string, key: string): string {
+  return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
 }
 
 /**
@@ -93,17 +111,19 @@ export function lockOf(namespace: string, key: string): string {
  */
 export async function claimKey<A>(
   session: Session,
+  role: string | null,
   { text, namespace, fingerprint }: IdempotencyKey,
   responseSchema: Schema<A>,
 ): Promise<{ response: A } | null> {
+  const [path, anyPath] = [pathOf(role, namespace), pathOf(role, ANY_NAMESPACE)];
   // A separate statement after the lock looks up the row, so that its snapshot sees the commit of the last holder. A
   // row lock makes the commit wait for synchronous standbys, which may still lack the response.
   const [, locked, storedKey] = await session.run([
     BEGIN,
-    sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(ANY_NAMESPACE, text)}::pg_catalog.int8)
-      AND pg_catalog.pg_try_advisory_xact_lock(${lockOf(namespace, text)}::pg_catalog.int8)`,
-    sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM _cdp.idempotency_keys
-      WHERE key = ${text} AND ((path = ${namespace} AND (${isKept} OR answer IS NULL)) OR (path = ${ANY_NAMESPACE} AND answer IS NULL))
+    sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(anyPath, text)}::pg_catalog.int8)
+      AND pg_catalog.pg_try_advisory_xact_lock(${lockOf(path, text)}::pg_catalog.int8)`,
+    sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM ${keysOf(role)}
+      WHERE key = ${text} AND ((path = ${path} AND (${isKept} OR answer IS NULL)) OR (path = ${anyPath} AND answer IS NULL))
       ORDER BY path DESC LIMIT 1 FOR UPDATE`,
   ]);
   if (locked?.rows[0]?.[0] !== 't') {
@@ -140,17 +160,17 @@ function readResponse<A>(text: string, responseSchema: Schema<A>): { response: A
  * @param rows the number that a batch stored or deleted
  */
 export function storeResponse(
+  role: string | null,
   { text, namespace, fingerprint, bodySha256, receiptDays }: IdempotencyKey,
   response: unknown,
   rows: number | null = null,
 ): Statement[] {
+  const keys = keysOf(role);
   return [
-    sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
-      SELECT ctid FROM _cdp.idempotency_keys WHERE expires_at OPERATOR(pg_catalog.<=) pg_catalog.now()
-      LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
-    sql`INSERT INTO _cdp.idempotency_keys
+    purgeExpiredKeys(role),
+    sql`INSERT INTO ${keys}
         (path, key, fingerprint, answer, body_sha256, row_count, transaction_id, expires_at)
-      VALUES (${namespace}, ${text}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(response)},
+      VALUES (${pathOf(role, namespace)}, ${text}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(response)},
         pg_catalog.decode(${bodySha256}, 'hex'), ${rows}, pg_catalog.pg_current_xact_id(),
         pg_catalog.now() OPERATOR(pg_catalog.+) ${`${receiptDays} days`}::pg_catalog.interval)
       ON CONFLICT (path, key) DO UPDATE
@@ -158,6 +178,16 @@ export function storeResponse(
         row_count = excluded.row_count, transaction_id = excluded.transaction_id, created_at = pg_catalog.now(),
         expires_at = excluded.expires_at`,
   ];
+}
+
+function purgeExpiredKeys(role: string | null): Statement {
+  const expired = sql`WHERE expires_at OPERATOR(pg_catalog.<=) pg_catalog.now() LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED`;
+  if (role === null)
+    return sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
+      SELECT ctid FROM _cdp.idempotency_keys ${expired}))`;
+  // A view has no ctid.
+  return sql`DELETE FROM _cdp.keys_of_role WHERE (key, path) OPERATOR(pg_catalog.=) ANY (
+    SELECT key, path FROM _cdp.keys_of_role ${expired})`;
 }
 
 /** The response is recent enough for a repeat to get it. */

@@ -57,24 +57,53 @@ export interface WriteOptions<A> extends UseOptions {
 /** How long a request may use Postgres, unless it says otherwise (contract C8.10). */
 const TIMEOUT_MS = 30_000;
 
+/** What a request's view of its project is made of. */
+interface ProjectParts {
+  readonly row: ProjectRow;
+  readonly database: DatabaseAccess;
+  /** Trace of the request; null: it is not traced. */
+  readonly trace: RequestTrace | null;
+  /**
+   * The role as which the request does everything, one that the project has made; null: as the writer, or where it says
+   * so, as the reader.
+   */
+  readonly role: string | null;
+  /** The replica to read from, and the position that it must have reached; default: the server where the project lives. */
+  readonly replica?: ConnectionUse['replica'];
+  /** How long this request may still wait, in any queue. Default: as long as the setting says. */
+  readonly waitBudget?: WaitBudget;
+  /** Default: the request's changes are kept. */
+  readonly dryRun?: DryRun | null;
+}
+
 export class Project {
-  constructor(
-    readonly row: ProjectRow,
-    private readonly database: DatabaseAccess,
-    /** Trace of the request; null: it is not traced. */
-    readonly trace: RequestTrace | null,
-    /** The replica to read from, and the position that it must have reached; null: the server where the project lives. */
-    readonly replica: ConnectionUse['replica'] = null,
-    /** How long this request may still wait, in any queue. */
-    readonly waitBudget = new WaitBudget(database.waitMs),
-    /** null: the request's changes are kept. */
-    readonly dryRun: DryRun | null = null,
-  ) {}
+  readonly row: ProjectRow;
+  readonly role: string | null;
+  readonly trace: RequestTrace | null;
+  readonly waitBudget: WaitBudget;
+  readonly dryRun: DryRun | null;
+  private readonly database: DatabaseAccess;
+  private readonly replica: ConnectionUse['replica'];
+
+  constructor(private readonly parts: ProjectParts) {
+    const { row, role, trace, database } = parts;
+    this.row = row;
+    this.role = role;
+    this.trace = trace;
+    this.database = database;
+    this.waitBudget = parts.waitBudget ?? new WaitBudget(database.waitMs);
+    this.replica = parts.replica ?? null;
+    this.dryRun = parts.dryRun ?? null;
+  }
 
   /** The project for a request whose changes are rolled back at the end. */
   inDryRun(): Project {
-    const { row, database, trace, replica, waitBudget, schema } = this;
-    return new Project(row, database, trace, replica, waitBudget, new DryRun(schema));
+    return this.with({ dryRun: new DryRun(this.schema) });
+  }
+
+  /** For the same request, and its time to wait. */
+  private with(parts: Partial<ProjectParts>): Project {
+    return new Project({ ...this.parts, waitBudget: this.waitBudget, ...parts });
   }
 
   get id(): string {
@@ -85,10 +114,10 @@ export class Project {
     return this.row.name;
   }
 
-  /** Includes the place, since what is cached about tables holds only there. */
+  /** Includes the place, since what is cached about tables holds only there, and the role, which shares no COPY. */
   get cacheKey(): string {
     const { id, placement } = this.row;
-    return `${id} ${placement.server} ${placement.database}`;
+    return `${id} ${placement.server} ${placement.database} ${this.role ?? ''}`;
   }
 
   get schema(): string {
@@ -116,9 +145,8 @@ export class Project {
    * @returns null if no replica answers
    */
   atReplica(position: string | undefined): Project | null {
-    const { row, database, trace, waitBudget } = this;
-    const at = database.servers.replicas.next(row.replicas?.references ?? []);
-    return at && new Project(row, database, trace, { at, position }, waitBudget);
+    const at = this.database.servers.replicas.next(this.row.replicas?.references ?? []);
+    return at && this.with({ replica: { at, position }, dryRun: null });
   }
 
   /** The position of its server after everything committed so far. Never rejects: the write has already succeeded. */
@@ -199,7 +227,7 @@ export class Project {
     return this.use(options, growth, async (connection, timer) => {
       const { session } = connection;
       try {
-        const earlier = await claimKey(session, key, responseSchema);
+        const earlier = await claimKey(session, this.role, key, responseSchema);
         if (earlier === null) {
           // Checked only now: a repeat gets its response even without room.
           if (growth === 'grows') await this.requireRoom();
@@ -259,7 +287,7 @@ export class Project {
     key: IdempotencyKey | null,
   ): Promise<T> {
     const { dryRun } = this;
-    const stored = key === null ? [] : storeResponse(key, response, rows);
+    const stored = key === null ? [] : storeResponse(this.role, key, response, rows);
     const options = { hasKey: key !== null, isIdempotent, prepared, reset };
     const { results, error } =
       dryRun === null
@@ -279,11 +307,11 @@ export class Project {
     growth: Growth,
     work: (connection: PooledConnection, timer: RequestTimer) => Promise<T>,
   ): Promise<T> {
-    const { row, waitBudget, replica } = this;
+    const { row, role, waitBudget, replica } = this;
     const { connection = 'write', signal, timeoutMs = TIMEOUT_MS, trace = this.trace } = options;
     const { timeoutError = queryTimeout(timeoutMs) } = options;
     const deadline = { timeoutMs, signal, timeoutError };
-    return this.database.run({ row, waitBudget, replica, connection, deadline, growth, trace }, work);
+    return this.database.run({ row, role, waitBudget, replica, connection, deadline, growth, trace }, work);
   }
 }
 

@@ -161,6 +161,11 @@ export class QueryRunner {
     return isReader(this.connection.kind);
   }
 
+  /** A role that the project has made sees only those tables and columns that it may use. */
+  get shown(): 'all' | 'usable' {
+    return this.connection.owner.role === null ? 'all' : 'usable';
+  }
+
   /** Only for `Project`: the callback has returned or thrown. */
   close(): void {
     this.hasEnded = true;

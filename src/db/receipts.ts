@@ -5,7 +5,16 @@
 import { DAY_MS } from '../contract/calendar.js';
 import type { Receipt } from '../contract/wire/receipts.js';
 import { type Fragment, sql } from '../pg/index.js';
-import { ANY_NAMESPACE, deletesFrom, isKept, lockOf } from './idempotency.js';
+import {
+  ANY_NAMESPACE,
+  deletesFrom,
+  isKept,
+  keysOf,
+  lockOf,
+  namespaceIn,
+  NOT_OF_ROLES,
+  pathOf,
+} from './idempotency.js';
 import type { Project } from './project.js';
 import type { WriteEnd } from './transaction.js';
 import type { QueryRunner } from './query-runner.js';
@@ -37,7 +46,7 @@ export async function readReceipts(
   const since = new Date(Date.now() - days * DAY_MS).toISOString();
   for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
     const some = keys.slice(i, i + SETTLED_AT_ONCE);
-    await project.write({ signal, isIdempotent: true }, (db) => settleKeys(db, some, tableName));
+    await project.write({ signal, isIdempotent: true }, (db) => settleKeys(db, project.role, some, tableName));
   }
   // A row lock makes the commit wait for synchronous standbys, which may still lack the rows.
   const options = {
@@ -46,30 +55,34 @@ export async function readReceipts(
     growth: 'none',
     isIdempotent: true,
   } as const;
-  const evidence = await project.write(options, (db) => lookUp(db, keys, tableName));
+  const evidence = await project.write(options, (db) => lookUp(db, project.role, keys, tableName));
   return evidence.map((one) => receiptsOf(one, settle, since));
 }
 
-/** The namespaces of the keys that are locked, and that are refused once settled. */
-const namespacesOf = (tableName: string | null): string[] =>
-  tableName === null ? [ANY_NAMESPACE] : [tableName, deletesFrom(tableName)];
+/** The paths of the keys that are locked, and that are refused once settled. */
+const pathsOf = (role: string | null, tableName: string | null): string[] =>
+  (tableName === null ? [ANY_NAMESPACE] : [tableName, deletesFrom(tableName)]).map((namespace) =>
+    pathOf(role, namespace),
+  );
 
 /** Rows of requests: the row of a settled key has no fingerprint. Not by the response, which the reader may not see. */
-const areReceipts = (tableName: string | null): Fragment =>
+const areReceipts = (role: string | null, tableName: string | null): Fragment =>
   tableName === null
-    ? sql`(fingerprint IS NOT NULL)`
-    : sql`(fingerprint IS NOT NULL AND path = ANY (${namespacesOf(tableName)}::pg_catalog.text[]))`;
+    ? sql`(fingerprint IS NOT NULL AND ${role === null ? NOT_OF_ROLES : sql`true`})`
+    : sql`(fingerprint IS NOT NULL AND path = ANY (${pathsOf(role, tableName)}::pg_catalog.text[]))`;
 
 /** Skips keys that another request has locked. */
 async function settleKeys(
   db: QueryRunner,
+  role: string | null,
   keys: readonly string[],
   tableName: string | null,
 ): Promise<WriteEnd<null, void>> {
-  const namespaces = namespacesOf(tableName);
+  const paths = pathsOf(role, tableName);
+  const anyPath = pathOf(role, ANY_NAMESPACE);
   const locks = keys.flatMap((key, i) => [
-    ...namespaces.map((namespace) => ({ i, number: lockOf(namespace, key), isShared: false })),
-    ...(tableName === null ? [] : [{ i, number: lockOf(ANY_NAMESPACE, key), isShared: true }]),
+    ...paths.map((path) => ({ i, number: lockOf(path, key), isShared: false })),
+    ...(tableName === null ? [] : [{ i, number: lockOf(anyPath, key), isShared: true }]),
   ]);
   // As in `claimKey`, a separate statement after the locks looks up the rows.
   const [locked] = await db.run([
@@ -80,10 +93,10 @@ async function settleKeys(
         ELSE pg_catalog.pg_try_advisory_xact_lock(number) END)`,
   ]);
   const free = (locked?.rows ?? []).map(([i]) => keys[Number(i)] ?? '');
-  const settle = sql`INSERT INTO _cdp.idempotency_keys (path, key, expires_at)
-    SELECT free_path, free_key, NULL FROM pg_catalog.unnest(${namespaces}::pg_catalog.text[]) AS free_path,
+  const settle = sql`INSERT INTO ${keysOf(role)} (path, key, expires_at)
+    SELECT free_path, free_key, NULL FROM pg_catalog.unnest(${paths}::pg_catalog.text[]) AS free_path,
       pg_catalog.unnest(${free}::pg_catalog.text[]) AS free_key
-    WHERE NOT EXISTS (SELECT FROM _cdp.idempotency_keys WHERE key = free_key AND ${areReceipts(tableName)})
+    WHERE NOT EXISTS (SELECT FROM ${keysOf(role)} WHERE key = free_key AND ${areReceipts(role, tableName)})
     ON CONFLICT DO NOTHING`;
   return { response: null, beforeCommit: [settle], resultOf: () => {} };
 }
@@ -109,28 +122,29 @@ interface Evidence {
 
 async function lookUp(
   db: QueryRunner,
+  role: string | null,
   keys: readonly string[],
   tableName: string | null,
 ): Promise<WriteEnd<null, Evidence[]>> {
-  const namespaces = namespacesOf(tableName);
-  const locks = keys.map((key) => namespaces.map((namespace) => lockOf(namespace, key)));
+  const paths = pathsOf(role, tableName);
+  const locks = keys.map((key) => paths.map((path) => lockOf(path, key)));
   // If a request ends between the two statements, the second one sees its row.
   const [lockRows, stored] = await db.run([
     sql`SELECT number FROM pg_catalog.unnest(${locks.flat()}::pg_catalog.int8[]) AS number
       WHERE NOT CASE WHEN pg_catalog.pg_try_advisory_lock(number) THEN pg_catalog.pg_advisory_unlock(number) ELSE false END`,
     sql`SELECT key, path, fingerprint IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
         pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-      FROM _cdp.idempotency_keys WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areReceipts(tableName)}
-        OR (fingerprint IS NULL AND path = ANY (${[...namespaces, ANY_NAMESPACE]}::pg_catalog.text[])))
+      FROM ${keysOf(role)} WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areReceipts(role, tableName)}
+        OR (fingerprint IS NULL AND path = ANY (${[...paths, pathOf(role, ANY_NAMESPACE)]}::pg_catalog.text[])))
       ORDER BY created_at DESC ${db.isReader ? sql`` : sql`FOR KEY SHARE`}`,
   ]);
   const heldLocks = new Set(lockRows?.rows.map(([number]) => number));
   const rows = new Map<string, ReceiptRow[]>(keys.map((key) => [key, []]));
-  for (const [key = '', namespace, isSettled, kept, count, transaction, sha256, at] of stored?.rows ?? []) {
+  for (const [key = '', path, isSettled, kept, count, transaction, sha256, at] of stored?.rows ?? []) {
     rows.get(key ?? '')?.push({
       isSettled: isSettled === 't',
       isKept: kept === 't',
-      namespace: namespace ?? '',
+      namespace: namespaceIn(role, path ?? ''),
       receipt: {
         key: key ?? '',
         status: 'stored',

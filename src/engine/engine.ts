@@ -6,6 +6,7 @@ import type { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js'
 import type { Servers } from '../tenancy/servers.js';
 import type { Authenticator } from './access/authenticate.js';
 import type { TokenRateLimiter } from './access/rate-limits.js';
+import type { Roles } from './access/roles.js';
 import type { Tokens } from './access/tokens.js';
 import type { AuditOrigin } from '../contract/audit.js';
 import type { Audit } from './audit/audit.js';
@@ -55,6 +56,7 @@ export interface EngineParts {
   readonly projects: Projects;
   readonly moves: Moves;
   readonly tokens: Tokens;
+  readonly roles: Roles;
   readonly authenticator: Authenticator;
   /** null: unlimited. */
   readonly tokenRate: TokenRateLimiter | null;
@@ -81,16 +83,22 @@ export class Engine extends Parts {
   /**
    * A caller's project for the operations of one request. Call this before reading the request's body.
    * @param slot null: the request does not use the project's database
+   * @param role the role as which it acts, one that the project has made; null: its writer or reader
    * @throws EngineError database_unavailable if the project's server is known not to answer; overloaded
    */
-  admit(row: ProjectRow, slot: SlotClass | null, trace: RequestTrace | null = null): Project {
+  admit(
+    row: ProjectRow,
+    slot: SlotClass | null,
+    trace: RequestTrace | null = null,
+    role: string | null = null,
+  ): Project {
     const { databaseAccess } = this;
     if (slot !== null) {
       this.servers.requireUp(row.placement);
       databaseAccess.capacities.forPlacement(row.placement).slots.rejectIfFull(row.id, slot);
     }
     this.services.throttle.noteRequest(row.id);
-    return new Project(row, databaseAccess, trace);
+    return new Project({ row, database: databaseAccess, trace, role });
   }
 
   /**

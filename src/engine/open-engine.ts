@@ -18,6 +18,7 @@ import { OwnDatabaseTenancy } from '../tenancy/own-database-tenancy.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
 import { type Rate, TokenRateLimiter, WrongTokenLimiter } from './access/rate-limits.js';
+import { Roles } from './access/roles.js';
 import { Tokens } from './access/tokens.js';
 import { BY_ITSELF } from '../contract/audit.js';
 import { Audit, type AuditSettings } from './audit/audit.js';
@@ -104,6 +105,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
         onEnd: (id) => database.forget(id),
       }),
       tokens: new Tokens(control, audit),
+      roles: new Roles(services),
       ...access,
       sessions: settings.sessions === null ? null : new PortSessions(ofSessions, settings.sessions),
       serversFolder: settings.embedded?.folder ?? null,

@@ -15,7 +15,14 @@ import { type ListenerSettings, createListener } from './listener.js';
 import { refuseOtherMethods } from './known-paths.js';
 import { inputOf } from './serve-route.js';
 
-const ADMIN_SOCKET_CALLER: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };
+const ADMIN_SOCKET_CALLER: Caller = {
+  id: 'operator',
+  name: null,
+  expiresAt: null,
+  scopes: new Set(),
+  project: null,
+  role: null,
+};
 
 /** Returns a server that is not listening yet. Its `close` also waits for work whose client has disconnected. */
 export function adminSocketListener(

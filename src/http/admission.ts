@@ -35,7 +35,7 @@ export class Admission {
     authorize(caller, route.access);
     if (rate?.refusal) throw rate.refusal;
     if (caller.project !== null) {
-      const project = this.engine.admit(caller.project, route.slot, context.span?.trace);
+      const project = this.engine.admit(caller.project, route.slot, context.span?.trace, caller.role);
       context.project = project;
       const bytes = announcedBytes(headers, route.bodyBytes);
       context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ident, type Session, sql } from '../pg/index.js';
 import type { Placement, ProjectRole } from '../tenancy/placement.js';
-import { rolesAreLocked } from '../tenancy/project-rights.js';
+import { madeRoles, rolesAreLocked, rolesOf } from '../tenancy/project-rights.js';
 import { withMaintenanceLock } from '../tenancy/locks.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 
@@ -22,9 +22,9 @@ const END_MS = 30_000;
 type IsStill = () => Promise<boolean>;
 
 /**
- * Forbids logins of the role, and resolves when it has no session left.
- * @param role the writer, whose uncommitted work is rolled back; or at the end the reader, so that nobody reads old
- * data
+ * Forbids logins of roles, and resolves when they have no session left.
+ * @param role the writer, and with it all roles that the project has made: their uncommitted work is rolled back; or at
+ * the end the reader, so that nobody reads old data
  * @returns false unless `isStill`, or if another process has lowered the fence meanwhile
  * @throws PostgresError, LockHeld; Error if the sessions do not end
  */
@@ -35,16 +35,18 @@ export const raiseFence = (
   isStill: IsStill,
 ): Promise<boolean> =>
   inDatabase(tenancy, placement, async (session) => {
-    const [name, database] = [ident(placement[role]), ident(placement.database)];
+    const roles = [placement[role], ...(role === 'writer' ? await madeRoles(session, placement) : [])];
     const isRaised = await locked(session, isStill, async () => {
-      await session.query(sql`ALTER ROLE ${name} NOLOGIN`);
-      // Stops a login that has just passed the check of its role: the check of the database comes later.
-      await session.query(sql`REVOKE CONNECT ON DATABASE ${database} FROM ${name}`);
+      for (const name of roles.map((one) => ident(one))) {
+        await session.query(sql`ALTER ROLE ${name} NOLOGIN`);
+        // Stops a login that has just passed the check of its role: the check of the database comes later.
+        await session.query(sql`REVOKE CONNECT ON DATABASE ${ident(placement.database)} FROM ${name}`);
+      }
     });
     if (!isRaised) return false;
     for (const until = performance.now() + END_MS; ; await sleep(CHECK_MS)) {
       if (!(await rolesAreLocked(session, placement))) return false;
-      const left = (await loggingIn(session)) + (await terminate(session, placement[role]));
+      const left = (await loggingIn(session)) + (await terminate(session, roles));
       if (left === 0) return true;
       if (performance.now() > until) throw new Error(`${left} sessions of the project do not end`);
     }
@@ -59,20 +61,20 @@ async function loggingIn(session: Session): Promise<number> {
   return Number(count);
 }
 
-/** @returns the number of the role's sessions */
-async function terminate(session: Session, role: string): Promise<number> {
+/** @returns the number of the roles' sessions */
+async function terminate(session: Session, roles: readonly string[]): Promise<number> {
   const rows = await session.query(
-    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ${role}::name`,
+    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])`,
   );
   return rows.length;
 }
 
-/** Lets both roles log in again, even if they already could. @returns false, without changes, unless `isStill` */
+/** Lets all roles log in again, even if they already could. @returns false, without changes, unless `isStill` */
 export const lowerFence = (tenancy: Tenancy, placement: Placement, isStill: IsStill): Promise<boolean> =>
   inDatabase(tenancy, placement, (session) =>
     locked(session, isStill, async () => {
       const database = ident(placement.database);
-      for (const role of [placement.writer, placement.reader].map((name) => ident(name))) {
+      for (const role of (await rolesOf(session, placement)).map((name) => ident(name))) {
         await session.query(sql`ALTER ROLE ${role} LOGIN`);
         await session.query(sql`GRANT CONNECT ON DATABASE ${database} TO ${role}`);
       }

@@ -103,8 +103,13 @@ class ProjectMove {
     this.signal.throwIfAborted();
   }
 
-  private createTarget(): Promise<void> {
-    return serviceWork(() => this.target.tenancy.create(this.target.placement));
+  /** With all roles of the project, which its rights and policies name. */
+  private async createTarget(): Promise<void> {
+    const { source, target } = this;
+    const { databaseSetup } = this.services;
+    const roles = await serviceWork(() => databaseSetup.madeRoles(source.tenancy, source.placement));
+    await serviceWork(() => target.tenancy.create(target.placement));
+    await serviceWork(() => databaseSetup.createRoles(target.tenancy, target.placement, roles));
   }
 
   /**

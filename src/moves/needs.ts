@@ -6,7 +6,7 @@ import { tokensOf } from '../contract/sql-tokens.js';
 import { PostgresError, sql, SQLSTATE, type Session } from '../pg/index.js';
 import { installedExtensions } from '../tenancy/extensions.js';
 import type { Placement } from '../tenancy/placement.js';
-import { belongsToProject, ownSchemasOf } from '../tenancy/project-rights.js';
+import { belongsToProject, ownSchemasOf, rolesOf } from '../tenancy/project-rights.js';
 import { serviceWork } from '../tenancy/postgres-errors.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 
@@ -104,7 +104,7 @@ export function roleConstants(tenancy: Tenancy, placement: Placement): Promise<s
 
 /** @param session with the search path pg_catalog */
 async function constantsIn(session: Session, placement: Placement): Promise<string[]> {
-  const constants = [placement.writer, placement.reader].map((role) => `'${role}'`);
+  const constants = (await rolesOf(session, placement)).map((role) => `'${role}'`);
   const contains = constants.map((constant) => `%${constant}%`);
   const schemas = sql`(SELECT oid FROM pg_namespace WHERE ${belongsToProject(placement)})`;
   const tables = sql`(SELECT oid FROM pg_class WHERE relnamespace IN ${schemas})`;

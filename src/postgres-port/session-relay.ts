@@ -37,19 +37,18 @@ export class SessionRelay {
   ) {
     const { loggedIn, owner } = session;
     this.backend = loggedIn.socket;
-    this.filter =
-      owner.role === 'reader'
-        ? new ReadOnlyFilter(
-            loggedIn.parameters,
-            classify,
-            (bytes) => this.toBackend(bytes),
-            (error) => session.end(error),
-            (isFull) => {
-              this.isFilterFull = isFull;
-              this.applyBackpressure();
-            },
-          )
-        : null;
+    this.filter = owner.isReadOnly
+      ? new ReadOnlyFilter(
+          loggedIn.parameters,
+          classify,
+          (bytes) => this.toBackend(bytes),
+          (error) => session.end(error),
+          (isFull) => {
+            this.isFilterFull = isFull;
+            this.applyBackpressure();
+          },
+        )
+      : null;
     const messageTypes = this.filter === null ? WATCHED : ReadOnlyFilter.SERVER_MESSAGES;
     this.scan = new MessageScan(messageTypes, (type, body) => this.onServerMessage(type, body));
   }

@@ -9,7 +9,7 @@ import { isOlder } from '../version.js';
 import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
-import { dropRole, ensureRoles, grantProjectRights } from './project-rights.js';
+import { dropRole, ensureRoles, grantProjectRights, rolesOf } from './project-rights.js';
 import { serviceWork } from './postgres-errors.js';
 import { lockDatabase, TenancyByAddress } from './tenancy-by-address.js';
 
@@ -47,7 +47,7 @@ export class CitusTenancy extends TenancyByAddress {
       await requireCluster(session);
       await requireEmpty(session);
       await clearPublic(session);
-      await ensureRoles(session, placement, (role) => this.roleOptions(role));
+      await ensureRoles(session, [placement.writer, placement.reader], (role) => this.roleOptions(role));
     });
     await this.asService(async (session) => {
       // Otherwise each schema would be distributed as a whole to one worker.
@@ -60,16 +60,22 @@ export class CitusTenancy extends TenancyByAddress {
   }
 
   /** The roles go last: they show whether the project in the database is that of the placement. */
-  async drop({ database, schema, writer, reader }: Placement): Promise<void> {
+  async drop(placement: Placement): Promise<void> {
+    const { database, schema, writer } = placement;
     await this.asService(async (session) => {
       await lockDatabase(session, database);
       const [isOurs] = await session.row(sql`SELECT 1 FROM pg_roles WHERE rolname = ${writer}`);
       if (isOurs === undefined) return;
+      const roles = await rolesOf(session, placement);
       await session.query(sql`SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
-        WHERE usename = ANY (${[writer, reader]})`);
+        WHERE usename = ANY (${roles})`);
       for (const name of [schema, '_cdp']) await session.query(sql`DROP SCHEMA IF EXISTS ${ident(name)} CASCADE`);
-      for (const role of [dumpRole({ writer }), reader, writer]) await dropRole(session, role);
+      for (const role of [dumpRole({ writer }), ...roles.reverse()]) await dropRole(session, role);
     });
+  }
+
+  markRole(): Promise<void> {
+    return Promise.resolve();
   }
 
   /** The operator has created the database, and the roles go with the project. */

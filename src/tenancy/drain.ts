@@ -1,7 +1,7 @@
 /** Ends what runs in a project: waits for the transactions of one that accepts no new requests, and terminates sessions. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fragment, type Session, sql } from '../pg/index.js';
-import { type Placement, PROJECT_ROLES, type ProjectRole } from './placement.js';
+import { isMadeRole, type Placement, PROJECT_ROLES, type ProjectRole } from './placement.js';
 import { unavailable, serviceWork } from './postgres-errors.js';
 import type { Tenancy } from './tenancy.js';
 
@@ -14,7 +14,7 @@ const MAX_MS = 70_000;
 const CHECK_MS = 100;
 
 interface DrainOptions {
-  /** The roles whose transactions to wait for. */
+  /** The roles whose transactions to wait for; with the writer, also those that the project has made. */
   readonly roles?: readonly ProjectRole[];
   /** Milliseconds until they are terminated. */
   readonly maxMs?: number;
@@ -36,7 +36,7 @@ export async function drain(
   { roles = PROJECT_ROLES, maxMs = MAX_MS, signal }: DrainOptions = {},
 ): Promise<void> {
   await sleep(NOTICED_MS);
-  const transactions = transactionsOf(roles.map((role) => placement[role]));
+  const transactions = transactionsOf(placement, roles);
   const until = performance.now() + maxMs;
   // Checked twice in a row: between two transactions, the next one may still be waiting to begin.
   for (let quiet = 0; quiet < 2 && tenancy.isRunning(placement); await sleep(CHECK_MS)) {
@@ -54,8 +54,9 @@ export async function drain(
 /**
  * Every transaction holds a lock on its virtual ID. Not by `state`, which not every role may see for others' sessions.
  */
-const transactionsOf = (roles: readonly string[]): Fragment =>
-  sql`FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])
+const transactionsOf = (placement: Placement, roles: readonly ProjectRole[]): Fragment =>
+  sql`FROM pg_stat_activity WHERE (usename = ANY (${roles.map((role) => placement[role])}::name[])
+          OR ${roles.includes('writer')} AND datname = ${placement.database} AND ${isMadeRole(placement, sql`usename::text`)})
         AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'virtualxid')`;
 
 /** Ends idle sessions in a project's database, including those of roles dropped meanwhile. */

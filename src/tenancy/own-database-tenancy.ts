@@ -14,7 +14,7 @@ import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
 import { rollBackPrepared } from './prepared-transactions.js';
-import { ensureRoles, grantProjectRights } from './project-rights.js';
+import { ensureRoles, grantProjectRights, madeRoles } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
 import { serviceWork } from './postgres-errors.js';
 import type { CreatedObject } from './tenancy.js';
@@ -56,8 +56,9 @@ export class OwnDatabaseTenancy extends TenancyByAddress {
     const { database } = placement;
     await this.asService(async (session) => {
       await lockDatabase(session, database);
-      await ensureRoles(session, placement, (role) => this.roleOptions(role));
-      for (const role of [placement.writer, placement.reader]) await this.mark(session, sql`ROLE ${ident(role)}`);
+      const roles = [placement.writer, placement.reader];
+      await ensureRoles(session, roles, (role) => this.roleOptions(role));
+      for (const role of roles) await this.markRole(session, role);
       await this.cloneTemplate(session, database);
       await this.mark(session, sql`DATABASE ${ident(database)}`);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
@@ -71,7 +72,8 @@ export class OwnDatabaseTenancy extends TenancyByAddress {
     await this.rollBackPrepared([placement], 0);
     await this.dropDatabase(database);
     // Until version 0.2, a group role had the name of the database.
-    await this.dropRoles([dumpRole({ writer }), writer, reader, database]);
+    const others = [dumpRole({ writer }), writer, reader, database];
+    await this.dropRoles([...(await this.asService((session) => madeRoles(session, placement))), ...others]);
   }
 
   private dropDatabase(database: string): Promise<void> {
@@ -117,6 +119,10 @@ export class OwnDatabaseTenancy extends TenancyByAddress {
   /** The server prepares nothing itself. */
   recoverPrepared(): Promise<void> {
     return Promise.resolve();
+  }
+
+  markRole(session: Session, role: string): Promise<void> {
+    return this.mark(session, sql`ROLE ${ident(role)}`);
   }
 
   /** Marks an object as this installation's: several installations may share a server. */

@@ -9,7 +9,7 @@ import { Fleet, type FleetEvents, type SuperuserLogin } from '../embedded/fleet.
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
-import type { Placement, ProjectRoleNames } from './placement.js';
+import { OWN_SERVER_ROLES, type Placement, type ProjectRoleNames } from './placement.js';
 import type { ProjectDatabaseSetup } from './project-database-setup.js';
 import { rollBackPrepared } from './prepared-transactions.js';
 import { ensureRoles, grantProjectRights } from './project-rights.js';
@@ -23,8 +23,7 @@ const PLACEMENT = {
   added: null,
   database: 'project',
   schema: 'data',
-  writer: 'writer',
-  reader: 'reader',
+  ...OWN_SERVER_ROLES,
   ownSchemas: true,
 };
 
@@ -158,6 +157,10 @@ export class OwnServerTenancy implements Tenancy {
     return null;
   }
 
+  markRole(): Promise<void> {
+    return Promise.resolve();
+  }
+
   /** All projects with a server of their own have roles of the same names. */
   keepsRoleNames({ writer, reader }: ProjectRoleNames): boolean {
     return writer === PLACEMENT.writer && reader === PLACEMENT.reader;
@@ -248,7 +251,7 @@ function templateOf(databaseSetup: ProjectDatabaseSetup): Template {
       await withServiceSession(address, SERVICE_DATABASE, async (session) => {
         await session.query(sql`ALTER DATABASE postgres RENAME TO ${project}`);
         await session.query(sql`REVOKE ALL ON DATABASE ${project}, template1 FROM PUBLIC`);
-        await ensureRoles(session, placement, () => sql``);
+        await ensureRoles(session, [placement.writer, placement.reader], () => sql``);
         // No session writes messages to the log. Only a superuser may change this setting.
         await session.query(sql`ALTER ROLE ALL SET log_min_messages = panic`);
       });

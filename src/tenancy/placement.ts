@@ -1,5 +1,6 @@
 /** The place of a project: server, database, schema and roles; and whether a move has fenced it. */
 import type { ServerEngine } from '../contract/servers.js';
+import { type Fragment, sql } from '../pg/index.js';
 
 export interface Placement {
   /** The name of a server by address, or the id of the folder of an embedded server. */
@@ -17,12 +18,47 @@ export interface Placement {
   readonly ownSchemas: boolean;
 }
 
-/** The roles of every project. */
+/** The roles of every project. It can make others, which log in through the service as these do. */
 export const PROJECT_ROLES = ['writer', 'reader'] as const;
 export type ProjectRole = (typeof PROJECT_ROLES)[number];
 
 /** Their names on the server. */
 export type ProjectRoleNames = Pick<Placement, ProjectRole>;
+
+/** The roles of a project that has a server of its own. */
+export const OWN_SERVER_ROLES: ProjectRoleNames = { writer: 'writer', reader: 'reader' };
+
+const hasOwnServer = ({ writer }: Pick<Placement, 'writer'>): boolean => writer === OWN_SERVER_ROLES.writer;
+
+/** The beginning of the names that roles of a project have on a shared server. */
+const prefixOf = ({ writer }: Pick<Placement, 'writer'>): string => `p_${writer.slice(2)}_`;
+
+/** The name on the server of a role that the project has made. */
+export const postgresRole = (placement: Pick<Placement, 'writer'>, name: string): string =>
+  hasOwnServer(placement) ? name : `${prefixOf(placement)}${name}`;
+
+/** Whether a role of its database is one of the project, and not the service's. @param name on the server */
+export const isRoleOf = (placement: ProjectRoleNames, name: string): boolean =>
+  hasOwnServer(placement)
+    ? !/^(cdp_service|pg_.*)$/.test(name)
+    : name === placement.writer || name === placement.reader || name.startsWith(prefixOf(placement));
+
+/** The name by which the project knows such a role. */
+export const roleKnownAs = (placement: Pick<Placement, 'writer'>, postgresName: string): string =>
+  hasOwnServer(placement) ? postgresName : postgresName.slice(prefixOf(placement).length);
+
+/**
+ * The name that a project knows its role by, in SQL; null for roles that it has not made. Needs no right to a catalog.
+ * @param role a name on the server, as text
+ */
+export const madeRole = (placement: Pick<Placement, 'writer'>, role: Fragment): Fragment =>
+  hasOwnServer(placement)
+    ? sql`CASE WHEN NOT ${role} = ANY ('{writer,reader,cdp_service,b_iter,public,none}'::text[]) AND ${role} !~ '^pg_' THEN ${role} END`
+    : sql`CASE WHEN starts_with(${role}, ${prefixOf(placement)}) THEN substr(${role}, ${prefixOf(placement).length + 1}) END`;
+
+/** A condition on the name of a role, as text: the project has made it. */
+export const isMadeRole = (placement: Pick<Placement, 'writer'>, role: Fragment): Fragment =>
+  sql`(${madeRole(placement, role)} IS NOT NULL)`;
 
 /** A server that the operator has added to the installation. */
 export interface AddedServer {

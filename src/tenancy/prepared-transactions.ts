@@ -3,7 +3,7 @@
  * from being dropped. There are none unless the operator has set max_prepared_transactions.
  */
 import { literal, PostgresError, type Session, sql, withSession, SQLSTATE } from '../pg/index.js';
-import type { Placement } from './placement.js';
+import { isRoleOf, type Placement } from './placement.js';
 import { resetRoles } from './project-rights.js';
 import { roleLogin } from './role-login.js';
 import { withServiceSession } from './service-pool.js';
@@ -31,8 +31,8 @@ export async function rollBackPrepared(
     );
     for (const [gid, database, owner] of rows) {
       const placement = placements.find((one) => one.database === database);
-      const role = placement && [placement.writer, placement.reader].find((name) => name === owner);
-      if (gid != null && role !== undefined) await rollBack(tenancy, placement as Placement, role, gid);
+      if (gid == null || owner == null || placement === undefined || !isRoleOf(placement, owner)) continue;
+      await rollBack(tenancy, placement, owner, gid);
     }
   });
 }

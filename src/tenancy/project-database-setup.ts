@@ -2,12 +2,24 @@
  * Sets up the service's part of a project's database, in every tenancy: migrations, extensions, rights. It is repaired
  * if the project, a half restored backup or an older program has changed it.
  */
-import { type LoginOptions, PostgresError, type Session, sql, SQLSTATE, trusted, withSession } from '../pg/index.js';
-import { type Placement, type ProjectRole, PROJECT_ROLES } from './placement.js';
+import {
+  ident,
+  type LoginOptions,
+  PostgresError,
+  type Session,
+  sql,
+  SQLSTATE,
+  trusted,
+  withSession,
+} from '../pg/index.js';
+import { type Placement, postgresRole, roleKnownAs } from './placement.js';
 import { projectMovingError } from './postgres-errors.js';
 import {
-  rolesAreLocked,
+  dropRole,
   ensureRoles,
+  grantAccess,
+  madeRoles,
+  rolesAreLocked,
   ensureSchema,
   findDrift,
   giveToWriter,
@@ -74,19 +86,26 @@ export class ProjectDatabaseSetup {
    * Restores what a project can lose but not revoke: passwords, and what `DROP OWNED` has taken from its roles. What it
    * has revoked stays revoked.
    * @param isHealthy checks again if another instance has just made a repair, which usually suffices
+   * @param role one that the project has made, and that could not log in
    * @throws PostgresError, also if the project keeps interfering; EngineError database_unavailable while it is moved
    */
   async restoreRights(
     tenancy: Tenancy,
     placement: Placement,
     isHealthy = (): Promise<boolean> => Promise.resolve(false),
+    role: string | null = null,
   ): Promise<void> {
-    const restored = await this.restore(tenancy, placement, isHealthy);
+    const restored = await this.restore(tenancy, placement, isHealthy, role);
     if (restored.length > 0) this.onRestored(placement, restored);
   }
 
   /** @returns what was restored, as text */
-  private restore(tenancy: Tenancy, placement: Placement, isHealthy: () => Promise<boolean>): Promise<string[]> {
+  private restore(
+    tenancy: Tenancy,
+    placement: Placement,
+    isHealthy: () => Promise<boolean>,
+    role: string | null,
+  ): Promise<string[]> {
     return this.asService(tenancy, placement, async (session) => {
       const restored = await withMaintenanceLock(session, async (waited) => {
         if (waited && (await isHealthy())) return null;
@@ -94,7 +113,7 @@ export class ProjectDatabaseSetup {
         // Not before the wait for other sessions, which has a limit of its own.
         await session.query(LIMIT_STATEMENTS);
         const drift = await findDrift(session, placement, this.extensions);
-        const passwords = await this.changedPasswords(tenancy, placement);
+        const passwords = await this.changedPasswords(tenancy, placement, role);
         await installExtensions(session, this.extensions);
         await resetRoles(session, placement, (role) => tenancy.roleOptions(role));
         await grantProjectRights(session, placement);
@@ -103,14 +122,10 @@ export class ProjectDatabaseSetup {
       if (restored === null) return [];
       const { drift, passwords } = restored;
       // Whoever knows a password that the project has set may have logged in with it, past the service.
-      if (passwords.length > 0)
-        await endSessions(
-          session,
-          passwords.map((role) => placement[role]),
-        );
+      if (passwords.length > 0) await endSessions(session, passwords);
       // After the commit, with the right password.
       await this.asWriter(tenancy, placement, (writing) => grantWriterDefaults(writing, placement));
-      return [...drift, ...passwords.map((role) => `the ${role} had another password`)];
+      return [...drift, ...passwords.map((name) => `the role ${name} had another password`)];
     });
   }
 
@@ -122,12 +137,16 @@ export class ProjectDatabaseSetup {
     if ((await rolesAreLocked(session, placement)) && !(await this.isAtRest(placement))) throw projectMovingError();
   }
 
-  /** The roles with a password that is not of the service, where the server asks for passwords. */
-  private async changedPasswords(tenancy: Tenancy, placement: Placement): Promise<ProjectRole[]> {
-    const changed: ProjectRole[] = [];
-    for (const role of PROJECT_ROLES) {
-      const login = await roleLogin(tenancy, placement, placement[role], {});
-      const previous = tenancy.previousPassword(placement[role]);
+  /**
+   * Those of the writer, the reader and `made` whose password is not of the service, where the server asks for
+   * passwords.
+   */
+  private async changedPasswords(tenancy: Tenancy, placement: Placement, made: string | null): Promise<string[]> {
+    const { writer, reader } = placement;
+    const changed: string[] = [];
+    for (const role of [writer, reader, ...(made === null ? [] : [postgresRole(placement, made)])]) {
+      const login = await roleLogin(tenancy, placement, role, {});
+      const previous = tenancy.previousPassword(role);
       const isRefused = previous !== null && (await refusesPassword({ ...login, password: previous }));
       if ((previous === null || isRefused) && (await refusesPassword(login))) changed.push(role);
     }
@@ -156,7 +175,8 @@ export class ProjectDatabaseSetup {
    */
   async repair(tenancy: Tenancy, placement: Placement, requested: RequestedRights = NONE): Promise<string[]> {
     const wrong = await this.asService(tenancy, placement, async (session) => {
-      const missing = await ensureRoles(session, placement, (role) => tenancy.roleOptions(role));
+      const own = [placement.writer, placement.reader];
+      const missing = await ensureRoles(session, own, (role) => tenancy.roleOptions(role));
       await migrate(session, '_cdp', this.migrations);
       await tenancy.hideOthers(session);
       await session.query(LIMIT_STATEMENTS);
@@ -164,7 +184,7 @@ export class ProjectDatabaseSetup {
       const owned = await giveToWriter(session, placement);
       return [...missing.map((role) => `the role ${role} was missing`), ...schema, ...owned];
     });
-    const restored = await this.restore(tenancy, placement, () => Promise.resolve(false));
+    const restored = await this.restore(tenancy, placement, () => Promise.resolve(false), null);
     const restoredRights = await this.giveRequested(tenancy, placement, requested);
     await this.asService(tenancy, placement, (session) => endIdleSessions(session, placement));
     return [...wrong, ...restored, ...restoredRights];
@@ -188,6 +208,54 @@ export class ProjectDatabaseSetup {
       }
     });
     return restored;
+  }
+
+  /**
+   * Creates roles of the project that do not exist yet, which can log in, and name its tables.
+   * @param names as the project knows them
+   * @throws EngineError database_unavailable while the project is moved
+   */
+  createRoles(tenancy: Tenancy, placement: Placement, names: readonly string[]): Promise<void> {
+    const roles = names.map((name) => postgresRole(placement, name));
+    if (roles.length === 0) return Promise.resolve();
+    return this.asService(tenancy, placement, (session) =>
+      withMaintenanceLock(session, async () => {
+        await this.requireNoMove(session, placement);
+        for (const role of await ensureRoles(session, roles, (name) => tenancy.roleOptions(name)))
+          await tenancy.markRole(session, role);
+        await grantAccess(session, placement, roles);
+      }),
+    );
+  }
+
+  /**
+   * Drops a role that the project has made, if it exists: ends its sessions, and drops what it owns, and its rights.
+   * @param name as the project knows it
+   * @returns the number of large objects that went with it
+   * @throws EngineError database_unavailable while the project is moved
+   */
+  dropRole(tenancy: Tenancy, placement: Placement, name: string): Promise<number> {
+    const role = postgresRole(placement, name);
+    return this.asService(tenancy, placement, async (session) => {
+      const [exists] = await session.query(sql`SELECT FROM pg_roles WHERE rolname = ${role}`);
+      if (exists === undefined) return 0;
+      await withMaintenanceLock(session, async () => {
+        await this.requireNoMove(session, placement);
+        await session.query(sql`REVOKE CONNECT ON DATABASE ${ident(placement.database)} FROM ${ident(role)}`);
+      });
+      await endSessions(session, [role]);
+      const [largeObjects] = await session.row(
+        sql`SELECT count(*) FROM pg_largeobject_metadata WHERE lomowner = ${role}::regrole`,
+      );
+      await withMaintenanceLock(session, () => dropRole(session, role));
+      return Number(largeObjects);
+    });
+  }
+
+  /** The roles that the project has made, by the names that it knows. */
+  async madeRoles(tenancy: Tenancy, placement: Placement): Promise<string[]> {
+    const roles = await this.asService(tenancy, placement, (session) => madeRoles(session, placement));
+    return roles.map((role) => roleKnownAs(placement, role));
   }
 
   /** The faults that {@link repair} would repair, as text. @throws PostgresError if the database or a role is gone */

@@ -6,52 +6,72 @@
 import { type Fragment, ident, join, type Session, sql, trusted } from '../pg/index.js';
 import { areInstalled } from './extensions.js';
 import { grantOwnSchemas } from './own-schemas.js';
-import type { Placement, ProjectRoleNames } from './placement.js';
+import { isMadeRole, type Placement } from './placement.js';
 
 /**
- * Creates missing roles of a project, with the service as their member.
+ * Creates missing roles, with the service as their member.
+ * @param roles names on the server
  * @param options of a login role
  * @returns the roles that were missing
  */
 export async function ensureRoles(
   session: Session,
-  { writer, reader }: Placement,
+  roles: readonly string[],
   options: (role: string) => Fragment,
 ): Promise<string[]> {
-  const rows = await session.query(sql`SELECT rolname FROM pg_roles WHERE rolname = ANY (${[writer, reader]})`);
-  const missing = [writer, reader].filter((role) => !rows.some(([name]) => name === role));
+  const rows = await session.query(sql`SELECT rolname FROM pg_roles WHERE rolname = ANY (${roles})`);
+  const missing = roles.filter((role) => !rows.some(([name]) => name === role));
   for (const role of missing) await session.query(sql`CREATE ROLE ${ident(role)} LOGIN ${options(role)}`);
-  if (missing.length > 0) await joinRoles(session, { writer, reader });
+  if (missing.length > 0) await joinRoles(session, missing);
   return missing;
 }
 
+/** The names on the server of the roles that the project has made, sorted. */
+export async function madeRoles(session: Session, placement: Placement): Promise<string[]> {
+  const rows = await session.query(
+    sql`SELECT rolname FROM pg_roles WHERE ${isMadeRole(placement, sql`rolname::text`)} ORDER BY 1`,
+  );
+  return rows.map(([name]) => name ?? '');
+}
+
+/** The names on the server of all of a project's roles. */
+export const rolesOf = async (session: Session, placement: Placement): Promise<string[]> => [
+  placement.writer,
+  placement.reader,
+  ...(await madeRoles(session, placement)),
+];
+
 /**
- * Makes the service a member of both roles, so that it can see and end their sessions. To change a role, Postgres 16
+ * Makes the service a member of the roles, so that it can see and end their sessions. To change a role, Postgres 16
  * and later require the ADMIN option. They give it to the creator of a role, unless that is a superuser; earlier
  * versions give it to nobody. In both of these cases the service grants it to itself, because it may lose the superuser
  * attribute, or the server may be upgraded.
  */
-async function joinRoles(session: Session, { writer, reader }: ProjectRoleNames): Promise<void> {
+async function joinRoles(session: Session, roles: readonly string[]): Promise<void> {
   const [needsAdminOption] = await session.row(
     sql`SELECT rolsuper OR current_setting('server_version_num')::integer < 160000
         FROM pg_roles WHERE rolname = current_user`,
   );
   const option = needsAdminOption === 't' ? sql`WITH ADMIN OPTION` : sql``;
-  await session.query(sql`GRANT ${ident(writer)}, ${ident(reader)} TO CURRENT_USER ${option}`);
+  await session.query(sql`GRANT ${join(roles.map((role) => ident(role)))} TO CURRENT_USER ${option}`);
 }
 
 /** Restores passwords of a project's roles and the service's membership. Their settings stay, but {@link COMMIT_SETTING}. */
 export async function resetRoles(
   session: Session,
-  { database, writer, reader }: Placement,
+  placement: Placement,
   options: (role: string) => Fragment,
 ): Promise<void> {
-  await joinRoles(session, { writer, reader });
-  for (const role of [writer, reader]) {
-    await session.query(sql`ALTER ROLE ${ident(role)} LOGIN ${options(role)}`);
-    await session.query(sql`ALTER ROLE ${ident(role)} RESET ${ident(COMMIT_SETTING)}`);
-    await session.query(sql`ALTER ROLE ${ident(role)} IN DATABASE ${ident(database)} RESET ${ident(COMMIT_SETTING)}`);
-  }
+  const database = ident(placement.database);
+  const roles = await rolesOf(session, placement);
+  await joinRoles(session, roles);
+  await session.run(
+    roles.flatMap((role) => [
+      sql`ALTER ROLE ${ident(role)} LOGIN ${options(role)}`,
+      sql`ALTER ROLE ${ident(role)} RESET ${ident(COMMIT_SETTING)}`,
+      sql`ALTER ROLE ${ident(role)} IN DATABASE ${database} RESET ${ident(COMMIT_SETTING)}`,
+    ]),
+  );
 }
 
 /**
@@ -76,8 +96,25 @@ export async function grantProjectRights(session: Session, placement: Placement)
   ]) {
     await session.query(statement);
   }
+  await grantAccess(session, placement, await madeRoles(session, placement));
   await grantOwnSchemas(session, placement);
   await grantBookkeeping(session, placement);
+}
+
+/**
+ * Lets roles that the project has made log in to its database and name its tables. Not by a group: any member could
+ * take the group's rights away from all by DROP OWNED.
+ * @param roles names on the server
+ */
+export async function grantAccess(
+  session: Session,
+  { database, schema }: Placement,
+  roles: readonly string[],
+): Promise<void> {
+  if (roles.length === 0) return;
+  const to = join(roles.map((role) => ident(role)));
+  await session.query(sql`GRANT CONNECT ON DATABASE ${ident(database)} TO ${to}`);
+  await session.query(sql`GRANT USAGE ON SCHEMA ${ident(schema)} TO ${to}`);
 }
 
 /** The columns for receipts. Not the responses, which may contain rows that the reader may not see. */
@@ -258,6 +295,7 @@ export async function findDrift(
   extensions: readonly string[],
 ): Promise<string[]> {
   const { database, schema, writer, reader } = placement;
+  const made = sql`(SELECT FROM pg_roles WHERE ${isMadeRole(placement, sql`rolname::text`)}`;
   const maySetSchemas = sql`(${placement.ownSchemas} AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user))`;
   const rows = await session.query(sql`
     SELECT what FROM (VALUES
@@ -265,10 +303,13 @@ export async function findDrift(
       ('the service lacks the privileges of its roles',
         NOT (pg_has_role(${writer}, 'USAGE') AND pg_has_role(${reader}, 'USAGE'))),
       ('its roles may not log in', EXISTS (SELECT FROM pg_roles
-        WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin)),
+        WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin) OR EXISTS ${made} AND NOT rolcanlogin)),
+      ('roles that it has made lack privileges', EXISTS ${made} AND NOT (pg_has_role(oid, 'USAGE')
+        AND has_database_privilege(oid, ${database}, 'CONNECT') AND has_schema_privilege(oid, ${schema}, 'USAGE')))),
       ('its roles have their own synchronous_commit', EXISTS (SELECT
         FROM pg_db_role_setting, unnest(setconfig) setting
-        WHERE setrole IN (${writer}::regrole, ${reader}::regrole) AND starts_with(setting, ${`${COMMIT_SETTING}=`}))),
+        WHERE (setrole IN (${writer}::regrole, ${reader}::regrole) OR ${isMadeRole(placement, sql`setrole::regrole::text`)})
+          AND starts_with(setting, ${`${COMMIT_SETTING}=`}))),
       ('its roles lack privileges', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
         AND has_database_privilege(${writer}, ${database}, 'TEMPORARY')
         AND has_database_privilege(${reader}, ${database}, 'CONNECT')
@@ -285,9 +326,9 @@ export async function findDrift(
 
 // How the rest of the service sees the fence that a move raises around a project (`moves/fence.ts`).
 /** Whether one of a project's roles may not log in; a project cannot change that itself. */
-export async function rolesAreLocked(session: Session, { writer, reader }: Placement): Promise<boolean> {
+export async function rolesAreLocked(session: Session, placement: Placement): Promise<boolean> {
   const fenced = await session.query(
-    sql`SELECT FROM pg_roles WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin`,
+    sql`SELECT FROM pg_roles WHERE rolname = ANY (${await rolesOf(session, placement)}) AND NOT rolcanlogin`,
   );
   return fenced.length > 0;
 }

@@ -53,6 +53,7 @@ export abstract class TenancyByAddress implements Tenancy {
   abstract create(placement: Placement): Promise<void>;
   abstract drop(placement: Placement): Promise<void>;
   abstract createdObjects(): Promise<CreatedObject[] | null>;
+  abstract markRole(session: Session, role: string): Promise<void>;
   abstract hideOthers(session: Session): Promise<void>;
   abstract sizeOf(project: Pick<ProjectRow, 'placement'>): Promise<number | null>;
   abstract extensions(): Promise<string[]>;

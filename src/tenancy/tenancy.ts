@@ -81,6 +81,8 @@ interface RoleRules {
   password(role: string): string;
   /** The role's password under the previous secret; null: there is none. */
   previousPassword(role: string): string | null;
+  /** Marks a new role as one of this installation, where several may share a server. */
+  markRole(session: Session, role: string): Promise<void>;
   /** Hides information about other projects that Postgres shows in a project's database. Can be repeated. */
   hideOthers(session: Session): Promise<void>;
   /** Whether a project that comes from this place keeps the names of its roles. */

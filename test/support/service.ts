@@ -49,6 +49,8 @@ export interface TestProject {
   /** Creates a table that must succeed: `{ email: 'TEXT' }`. */
   table(name: string, columns: Record<string, string>): Promise<void>;
   tokenWith(...scopes: Scope[]): Promise<string>;
+  /** A token that acts as a role that the project has made. */
+  tokenAs(role: string, ...scopes: Scope[]): Promise<string>;
   /** The same with a token that nobody knows yet: what was just changed about the project holds for it at once. */
   seenAnew(): Promise<TestProject>;
 }
@@ -95,10 +97,19 @@ export async function startTestService(
     await onServer(server, async (client) => {
       for (const { database: own, writer, reader } of placements) {
         await clearAway(client, dropDatabase(own), `DROP ROLE IF EXISTS ${writer}, ${reader}`);
+        await dropMadeRoles(client, writer);
       }
       await clearAway(client, dropDatabase(`cdp_template_${instanceId}`), dropDatabase(database));
     });
   });
+}
+
+async function dropMadeRoles(client: pg.Client, writer: string): Promise<void> {
+  const { rows } = await client.query<{ rolname: string }>(
+    'SELECT rolname FROM pg_roles WHERE starts_with(rolname::text, $1)',
+    [`p_${writer.slice(2)}_`],
+  );
+  for (const { rolname } of rows) await client.query(`DROP ROLE ${rolname}`);
 }
 
 /** A server for each project, in a data folder of its own. @param settings by flag name */
@@ -150,6 +161,7 @@ async function start(
         if (response.status !== 201) throw new Error(`${table}: ${response.text}`);
       },
       tokenWith: async (...scopes) => (await engine.tokens.create(id, { scopes })).token,
+      tokenAs: async (role, ...scopes) => (await engine.tokens.create(id, { role, scopes })).token,
       seenAnew: () => withToken(id, name),
     };
   };

@@ -30,7 +30,7 @@ import { countRows } from './dump.js';
 import { entriesOf, type DumpEntry } from './dump-entries.js';
 import { createPolicies, differentPolicies, policiesOf } from './policies.js';
 import { differentRights, rightsOf, setRights } from './rights.js';
-import { renameRoles } from './roles.js';
+import { madeRoleOf, renameRoles } from './roles.js';
 import { setRoleSettings } from './role-settings.js';
 
 /**
@@ -62,6 +62,8 @@ interface LoadOptions {
   /** Contains the dump. */
   readonly file: BackupFile;
   readonly programs: ClientPrograms;
+  /** Creates roles of the project that do not exist yet, by the names that it knows. */
+  readonly createRoles: (names: readonly string[]) => Promise<void>;
   readonly signal: AbortSignal;
 }
 
@@ -80,6 +82,7 @@ export async function loadDump(options: LoadOptions): Promise<{ tables: TableRow
   const asWriter = async <T>(work: (session: Session) => Promise<T>, searchPath = 'pg_catalog'): Promise<T> =>
     withSession(await login(searchPath), work, signal);
   const access = await savedAccess(options);
+  await options.createRoles(access === null ? [] : rolesIn(access));
   const archive = await readToc(file.read(dumpMember(dumped.name)));
   const entries = chooseEntries(archive.entries, placement.schema, dumped.writer);
   if (entries.ownSchemas.length > 0 && !placement.ownSchemas) {
@@ -166,6 +169,16 @@ const PRE_DATA = '--section=pre-data';
 async function savedAccess({ file, dumped }: LoadOptions): Promise<ProjectAccess | null> {
   const member = dumpAccessMember(dumped.name);
   return file.has(member) ? parseAccess(await file.content(member), member) : null;
+}
+
+/** The roles that policies, rights and settings name, and that the project has made. */
+function rolesIn({ policies, rights, settings }: ProjectAccess): string[] {
+  const identities = [
+    ...policies.flatMap(({ roles }) => roles),
+    ...rights.map(({ role }) => role),
+    ...settings.map(({ role }) => `@${role}`),
+  ];
+  return [...new Set(identities)].flatMap((identity) => madeRoleOf(identity) ?? []);
 }
 
 async function executeRenamed(

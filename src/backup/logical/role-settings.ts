@@ -1,12 +1,13 @@
 /** What a project has set for its roles by `ALTER ROLE … SET`. */
 import { type Static, Type } from '../../contract/schema.js';
 import { ident, join, literal, PostgresError, type Session, sql, withSession } from '../../pg/index.js';
-import { type Placement, PROJECT_ROLES } from '../../tenancy/placement.js';
+import { isMadeRole, madeRole, type Placement, postgresRole } from '../../tenancy/placement.js';
 import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 
 export const RoleSetting = Type.Object({
-  role: Type.Enum(PROJECT_ROLES),
+  /** Its identity without the `@`; see `roles.ts`. */
+  role: Type.String({ pattern: '^(writer|reader|role [a-z][a-z0-9_]*)$' }),
   /** Set for the project's database only, not for all databases. */
   in_database: Type.Boolean(),
   name: Type.String(),
@@ -19,16 +20,20 @@ export type RoleSetting = Static<typeof RoleSetting>;
 const NAMES_ROLE = ['role', 'session_authorization'];
 
 /** @param session that may read pg_db_role_setting, with the search path pg_catalog */
-export async function roleSettingsOf(session: Session, { writer, reader }: Placement): Promise<RoleSetting[]> {
+export async function roleSettingsOf(session: Session, placement: Placement): Promise<RoleSetting[]> {
+  const { writer, reader } = placement;
+  const name = sql`setrole::regrole::text`;
   const [row] = await session.row(sql`
     SELECT coalesce(json_agg(json_build_object(
-        'role', CASE setrole WHEN ${writer}::regrole THEN 'writer' ELSE 'reader' END,
+        'role', CASE setrole WHEN ${writer}::regrole THEN 'writer' WHEN ${reader}::regrole THEN 'reader'
+          ELSE 'role ' || ${madeRole(placement, name)} END,
         'in_database', setdatabase <> 0,
         'name', split_part(setting, '=', 1),
         'value', substr(setting, strpos(setting, '=') + 1)
-      ) ORDER BY setrole = ${reader}::regrole, setdatabase, place), '[]')
+      ) ORDER BY setrole <> ${writer}::regrole, setrole <> ${reader}::regrole, setrole::regrole::text, setdatabase, place), '[]')
     FROM pg_db_role_setting, unnest(setconfig) WITH ORDINALITY AS settings (setting, place)
-    WHERE setrole IN (${writer}::regrole, ${reader}::regrole) AND split_part(setting, '=', 1) <> ALL (${NAMES_ROLE})
+    WHERE (setrole IN (${writer}::regrole, ${reader}::regrole) OR setrole <> 0 AND ${isMadeRole(placement, name)})
+      AND split_part(setting, '=', 1) <> ALL (${NAMES_ROLE})
       AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))`);
   return JSON.parse(row ?? '[]') as RoleSetting[];
 }
@@ -45,10 +50,9 @@ export async function setRoleSettings(
   signal: AbortSignal,
 ): Promise<string[]> {
   const refusedSettings: string[] = [];
-  for (const role of PROJECT_ROLES) {
+  for (const role of new Set(settings.map((setting) => setting.role))) {
     const own = settings.filter((setting) => setting.role === role);
-    if (own.length === 0) continue;
-    const login = await roleLogin(tenancy, placement, placement[role], SESSION, 'cdp copy');
+    const login = await roleLogin(tenancy, placement, nameOf(placement, role), SESSION, 'cdp copy');
     const set = async (session: Session): Promise<void> => {
       for (const { in_database: inDatabase, name, value } of own) {
         const where = inDatabase ? sql`IN DATABASE ${ident(placement.database)}` : sql``;
@@ -64,6 +68,10 @@ export async function setRoleSettings(
   }
   return refusedSettings;
 }
+
+/** The name on the server. @param role as in {@link RoleSetting} */
+const nameOf = (placement: Placement, role: string): string =>
+  role === 'writer' || role === 'reader' ? placement[role] : postgresRole(placement, role.slice('role '.length));
 
 const SESSION = { search_path: 'pg_catalog', default_transaction_read_only: 'off' };
 

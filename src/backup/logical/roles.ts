@@ -2,7 +2,7 @@
  * Roles as rights and policies name them, and roles in statements of a dump, which get other names. Postgres's own parser
  * finds those, so that only the names of roles change: no constant, no column, and no name of a table.
  */
-import type { ProjectRoleNames } from '../../tenancy/placement.js';
+import { madeRole, postgresRole, type ProjectRoleNames } from '../../tenancy/placement.js';
 import { type Fragment, ident, sql, trusted } from '../../pg/index.js';
 import { tokensOf } from '../../contract/sql-tokens.js';
 
@@ -60,15 +60,25 @@ function nameOf(spec: unknown): RoleName[] {
 }
 
 /**
- * Converts a role's oid to its identity: `@writer`, `@reader`, `@public`, or the name of another role as Postgres quotes
- * it, which never begins with `@`. Needs no right to read pg_roles, which the writer may lack.
+ * Converts a role's oid to its identity: `@writer`, `@reader`, `@public`, `@role intern` for one that the project has
+ * made, or the name of another role as Postgres quotes it, which never begins with `@`. Needs no right to read pg_roles,
+ * which the writer may lack.
  */
 export const identityOf = (oid: Fragment, { writer, reader }: ProjectRoleNames): Fragment =>
   sql`CASE ${oid} WHEN 0 THEN '@public' WHEN ${writer}::regrole THEN '@writer' WHEN ${reader}::regrole THEN '@reader'
-    ELSE ${oid}::regrole::text END`;
+    ELSE coalesce(${MADE} || ${madeRole({ writer }, sql`btrim(${oid}::regrole::text, '"')`)}, ${oid}::regrole::text) END`;
+
+/** Begins the identity of a role that the project has made. */
+const MADE = '@role ';
+
+/** The name by which the project knows the role of an identity; null: it has not made it. */
+export const madeRoleOf = (identity: string): string | null =>
+  identity.startsWith(MADE) ? identity.slice(MADE.length) : null;
 
 /** The name of a role in a statement for a server with these roles. */
 export function roleNamed(identity: string, { writer, reader }: ProjectRoleNames): Fragment {
+  const made = madeRoleOf(identity);
+  if (made !== null) return sql`${ident(postgresRole({ writer }, made))}`;
   if (identity === '@public') return sql`PUBLIC`;
   if (identity === '@writer') return sql`${ident(writer)}`;
   if (identity === '@reader') return sql`${ident(reader)}`;

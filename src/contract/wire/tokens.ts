@@ -13,6 +13,14 @@ export const CreateTokenBody = Type.Object(
     name: Type.Optional(Type.String({ maxLength: 200, pattern: ANY_TEXT })),
     scopes: Type.Optional(Type.Array(Scope, { minItems: 1, description: 'Default: all.' })),
     expires_at: Type.Optional(NullableTime),
+    role: Type.Optional(
+      Type.Nullable(
+        Type.String({
+          description: 'A role of the project, as which the token does everything. Default: its scopes decide.',
+          examples: ['intern'],
+        }),
+      ),
+    ),
   },
   STRICT,
 );
@@ -22,6 +30,7 @@ export const Token = Type.Object({
   id: Type.String({ format: 'uuid' }),
   name: Type.String(),
   scopes: Type.Array(Scope),
+  role: Type.Nullable(Type.String({ description: 'The role of the project as which it acts.' })),
   created_at: Type.String({ format: 'date-time' }),
   created_by: Type.Nullable(
     Type.String({
@@ -40,6 +49,7 @@ export const shownToken = (token: {
   readonly id: string;
   readonly name: string;
   readonly scopes: readonly string[];
+  readonly role: string | null;
   readonly createdAt: Date;
   readonly createdBy: string | null;
   readonly expiresAt: Date | null;
@@ -50,6 +60,7 @@ export const shownToken = (token: {
   name: token.name,
   // Only known scopes are stored.
   scopes: [...token.scopes] as Token['scopes'],
+  role: token.role,
   created_at: token.createdAt.toISOString(),
   created_by: token.createdBy,
   expires_at: token.expiresAt?.toISOString() ?? null,
@@ -84,6 +95,7 @@ export const OwnTokenResponse = Type.Object({
     name: Type.Nullable(Type.String({ description: 'null for a JWT.' })),
     admin: Type.Boolean({ description: 'An admin token manages projects and tokens, and has no scopes.' }),
     scopes: Type.Array(Scope),
+    role: Type.Nullable(Type.String()),
     expires_at: NullableTime,
   }),
 });

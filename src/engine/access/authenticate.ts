@@ -133,8 +133,8 @@ export class Authenticator {
     if (isExpired(token))
       throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
-    const { id, name, expiresAt } = token;
-    const caller = { id, name, expiresAt, scopes: new Set(scopes), project };
+    const { id, name, expiresAt, role } = token;
+    const caller = { id, name, expiresAt, scopes: new Set(scopes), project, role };
     this.valid.set(hash, { caller, token, changeCount: changes });
     this.touch(token.id);
     return caller;

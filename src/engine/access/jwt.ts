@@ -1,11 +1,11 @@
 /**
  * Access tokens of the operator's own identity provider (RFC 7519, contract C3.12): signed by a key of its JWKS,
- * with the claims `project`, `scope`, `exp` and `aud`.
+ * with the claims `project`, `scope`, `exp` and `aud`, and perhaps `role`.
  */
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { EngineError } from '../../contract/errors.js';
-import { isProjectName, SCOPES, type Scope } from '../../contract/names.js';
+import { isProjectName, isRoleName, SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { type Caller, FRESH_MS } from './tokens.js';
@@ -32,16 +32,14 @@ const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
   errors.JOSEError.code, // another status than 200, or no JSON
 ]);
 
-/** Maximum number of projects that are remembered. */
-const REMEMBERED = 10_000;
+/** How many projects, and how many roles, are remembered, and how long. */
+const FRESH = { max: 10_000, ttl: FRESH_MS, ttlResolution: 0 };
 
 export class JwtVerifier {
   private readonly keys: ReturnType<typeof createRemoteJWKSet>;
-  private readonly projects = new LRUCache<string, Promise<ProjectRow | null>>({
-    max: REMEMBERED,
-    ttl: FRESH_MS,
-    ttlResolution: 0,
-  });
+  private readonly projects = new LRUCache<string, Promise<ProjectRow | null>>(FRESH);
+  /** Whether a project has a role, by the project's id and its name. */
+  private readonly roles = new LRUCache<string, Promise<boolean>>(FRESH);
 
   constructor(
     private readonly settings: JwtSettings,
@@ -58,7 +56,7 @@ export class JwtVerifier {
   /** @throws EngineError unauthorized, token_expired; database_unavailable if the provider's keys cannot be fetched */
   async authenticate(token: string): Promise<Caller> {
     const claims = await this.verify(token);
-    const { project: name, scope, sub, exp = 0 } = claims;
+    const { project: name, scope, sub, role = null, exp = 0 } = claims;
     if (typeof name !== 'string') throw new EngineError('unauthorized', 'The token has no claim "project"');
     // All objects look the same as a text, and so would callers in the audit log and in their rate.
     if (sub !== undefined && typeof sub !== 'string')
@@ -66,8 +64,10 @@ export class JwtVerifier {
     const project = isProjectName(name) ? await this.project(name) : null;
     if (project === null)
       throw new EngineError('unauthorized', 'The token names a project that this service does not have');
+    if (role !== null && !(typeof role === 'string' && (await this.hasRole(project, role))))
+      throw new EngineError('unauthorized', 'The token names a role that its project has not made');
     const expiresAt = exp <= LAST_SECOND ? new Date(exp * 1_000) : null;
-    return { id: `jwt:${sub ?? ''}`, name: null, expiresAt, scopes: new Set(scopesOf(scope)), project };
+    return { id: `jwt:${sub ?? ''}`, name: null, expiresAt, scopes: new Set(scopesOf(scope)), project, role };
   }
 
   private async verify(token: string): Promise<JWTPayload> {
@@ -90,16 +90,25 @@ export class JwtVerifier {
   }
 
   private project(name: string): Promise<ProjectRow | null> {
-    const cached = this.projects.get(name);
-    if (cached !== undefined) return cached;
-    const lookUp = this.control.projects.find('name', name);
-    this.projects.set(name, lookUp);
-    // A failed query must not be reused.
-    lookUp.catch(() => {
-      if (this.projects.peek(name) === lookUp) this.projects.delete(name);
-    });
-    return lookUp;
+    return remembered(this.projects, name, () => this.control.projects.find('name', name));
   }
+
+  private hasRole({ id }: ProjectRow, role: string): Promise<boolean> {
+    if (!isRoleName(role)) return Promise.resolve(false);
+    return remembered(this.roles, `${id} ${role}`, () => this.control.roles.exists(id, role));
+  }
+}
+
+/** What is remembered under the key, or what `lookUp` finds. A failed look-up is not remembered. */
+function remembered<T>(known: LRUCache<string, Promise<T>>, key: string, lookUp: () => Promise<T>): Promise<T> {
+  const cached = known.get(key);
+  if (cached !== undefined) return cached;
+  const found = lookUp();
+  known.set(key, found);
+  found.catch(() => {
+    if (known.peek(key) === found) known.delete(key);
+  });
+  return found;
 }
 
 /** A space-separated string (RFC 8693 section 4.2), or an array as some providers send. */

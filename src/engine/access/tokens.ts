@@ -6,6 +6,7 @@ import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
+import { quoted } from '../../contract/message-text.js';
 import { isUuid } from '../../contract/patterns.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
@@ -32,6 +33,8 @@ export interface Caller {
   readonly scopes: ReadonlySet<Scope>;
   /** null: an administrator, who manages projects and tokens but has no access to project data. */
   readonly project: ProjectRow | null;
+  /** The role as which it acts, one that the project has made; null: its scopes decide between writer and reader. */
+  readonly role: string | null;
 }
 
 interface NewToken {
@@ -48,11 +51,17 @@ export class Tokens {
 
   /**
    * @param projectId null for an admin token, which has no scopes
-   * @throws EngineError not_found if the project has just been deleted; database_unavailable; outcome_unknown
+   * @throws EngineError not_found if the project has no such role, or has just been deleted; database_unavailable;
+   * outcome_unknown
    */
   async create(
     projectId: string | null,
-    options: { name?: string | undefined; scopes?: readonly Scope[] | undefined; expiresAt?: Date | null } = {},
+    options: {
+      name?: string | undefined;
+      scopes?: readonly Scope[] | undefined;
+      expiresAt?: Date | null;
+      role?: string | null | undefined;
+    } = {},
     by: AuditOrigin = BY_ITSELF,
   ): Promise<NewToken> {
     const token = generateToken();
@@ -62,6 +71,7 @@ export class Tokens {
       name: options.name ?? (projectId === null ? 'admin' : 'default'),
       scopes: projectId === null ? [] : [...(options.scopes ?? SCOPES)],
       createdAt: new Date(),
+      role: options.role ?? null,
       createdBy: authorOf(by),
       expiresAt: options.expiresAt ?? null,
       revokedAt: null,
@@ -74,7 +84,13 @@ export class Tokens {
         throw isOutcomeUnknown(error) ? perhapsStored(details.id, error) : error;
       });
     if (!isStored) {
-      throw new EngineError('not_found', 'The project of this token was deleted');
+      const { role } = details;
+      const wasDeleted = role === null || projectId === null || (await this.control.projects.find('id', projectId)) === null;
+      if (wasDeleted) throw new EngineError('not_found', 'The project of this token was deleted');
+      const roles = await this.control.roles.list(projectId);
+      throw new EngineError('not_found', `The project has no role ${quoted(role)}`, {
+        hint: roles.length === 0 ? 'It has made none.' : `Its roles: ${roles.map(({ name }) => name).join(', ')}.`,
+      });
     }
     return { token, details };
   }

@@ -162,8 +162,17 @@ type Field = keyof ReturnType<typeof fieldsOf>;
 
 const FIELDS = Object.keys(fieldsOf(false)) as Field[];
 
+/** Conditions: the role of the session may do something with the table, and with the column. */
+const MAY_USE = sql`(pg_catalog.has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE')
+  OR pg_catalog.has_any_column_privilege(c.oid, 'SELECT, INSERT, UPDATE'))`;
+const MAY_USE_COLUMN = sql`pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT, INSERT, UPDATE')`;
+
+/** What a read of the schema shows: everything, or only what the role of the session may use. */
+export type Shown = 'all' | 'usable';
+
 /** One row per column, or one row without a column; tables by name, columns by position. */
-function selectTables(where: Fragment, toWrite: boolean): Statement {
+function selectTables(where: Fragment, toWrite: boolean, shown: Shown = 'all'): Statement {
+  const [tables, columns] = shown === 'all' ? [where, sql`true`] : [sql`${where} AND ${MAY_USE}`, MAY_USE_COLUMN];
   // OFFSET 0 makes Postgres compute this once per table, not per column.
   const version = sql`(SELECT _cdp.table_version(c.oid::pg_catalog.regclass) AS version OFFSET 0)`;
   return sql`
@@ -173,15 +182,15 @@ function selectTables(where: Fragment, toWrite: boolean): Statement {
         OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert,
       ${toWrite ? insertRunsCode : changeRunsCode} AS runs_code OFFSET 0) x
     ${toWrite ? sql`CROSS JOIN LATERAL ${version} v` : sql``}
-    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND ${columns}
     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${where}
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${tables}
     ORDER BY c.relname, a.attnum`;
 }
 
 /** The table of exactly this name, or nothing. */
-export const tableByName = (schema: string, tableName: string): Statement =>
-  selectTables(isNamed(schema, tableName), false);
+export const tableByName = (schema: string, tableName: string, shown?: Shown): Statement =>
+  selectTables(isNamed(schema, tableName), false, shown);
 
 /** The same for an insert, which needs the version and no comments. */
 export const tableToWrite = (schema: string, tableName: string): Statement =>
@@ -190,7 +199,7 @@ export const tableToWrite = (schema: string, tableName: string): Statement =>
 /** Partitions are parts of their table, and no tables of their own. */
 const isListed = (schema: string): Fragment => sql`c.relnamespace = ${schemaOid(schema)} AND NOT c.relispartition`;
 
-export const allTables = (schema: string): Statement => selectTables(isListed(schema), false);
+export const allTables = (schema: string, shown: Shown): Statement => selectTables(isListed(schema), false, shown);
 
 /** Estimated bytes of a column in a response, without its comment and default. */
 const COLUMN_BYTES = 300;
@@ -222,9 +231,10 @@ export const collidingNames = (schema: string, name: string): Statement =>
     WHERE relnamespace = ${schemaOid(schema)} AND pg_catalog.lower(relname) = ${name.toLowerCase()}`;
 
 /** Names of tables, for hints. */
-export const tableNames = (schema: string): Statement =>
-  sql`SELECT relname FROM pg_catalog.pg_class
-    WHERE relnamespace = ${schemaOid(schema)} AND relkind IN ('r', 'p', 'v', 'm', 'f') LIMIT 10000`;
+export const tableNames = (schema: string, shown: Shown): Statement =>
+  sql`SELECT c.relname FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND ${shown === 'all' ? sql`true` : MAY_USE} LIMIT 10000`;
 
 /** Views that use a column. */
 export const viewsOnColumn = (schema: string, tableName: string, column: string): Statement =>

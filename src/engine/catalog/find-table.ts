@@ -99,7 +99,7 @@ export async function explainNoTable(
 
 /** @throws EngineError always: table_not_found with a similar name as hint */
 export async function tableNotFound(db: QueryRunner, schema: string, tableName: string): Promise<never> {
-  const [result] = await db.rollback([tableNames(schema)]);
+  const [result] = await db.rollback([tableNames(schema, db.shown)]);
   const names = result?.rows.map(([name]) => name ?? '') ?? [];
   throw notFoundWithHint('table_not_found', `There is no table ${quoted(tableName)}`, tableName, names);
 }

@@ -6,6 +6,7 @@ import { type Fragment, join, type Row, sql, type Statement } from '../../pg/ind
 import type { Project } from '../../db/project.js';
 import { planCommit } from '../../db/transaction.js';
 import { EQUALS } from '../../db/idempotency.js';
+import { postgresRole } from '../../tenancy/placement.js';
 
 /** Selects records that meet all conditions. */
 type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
@@ -22,11 +23,13 @@ export const purgeExpired = (days: number): Statement =>
     SELECT ctid FROM _cdp.quarantined WHERE NOT ${isUnexpired(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
 
 /**
- * Stores refused records, and deletes some expired ones.
+ * Stores refused records, and deletes some expired ones. A role that the project has made stores them through the view,
+ * which checks its right to the table, and deletes none.
  * @param refused the errors of each, by its number
  * @param textOf returns the JSON of a record as it was sent
  */
 export function* quarantineRecords(
+  { role }: Project,
   tableName: string,
   refused: ReadonlyMap<number, readonly ErrorDetail[]>,
   textOf: (record: number) => string,
@@ -41,9 +44,10 @@ export function* quarantineRecords(
     errors.push(storedErrors(details));
     yield;
   }
+  const into = role === null ? sql`_cdp.quarantined` : sql`_cdp.quarantine`;
   return [
-    purgeExpired(days),
-    sql`INSERT INTO _cdp.quarantined (table_name, record, errors, idempotency_key)
+    ...(role === null ? [purgeExpired(days)] : []),
+    sql`INSERT INTO ${into} (table_name, record, errors, idempotency_key)
       SELECT ${tableName}, r.record, r.errors::pg_catalog.jsonb, ${key}
       FROM ROWS FROM (pg_catalog.unnest(${texts}::pg_catalog.text[]), pg_catalog.unnest(${errors}::pg_catalog.text[]))
         WITH ORDINALITY AS r (record, errors, n) ORDER BY r.n`,
@@ -103,14 +107,14 @@ export function listQuarantine(
   filter: QuarantineFilter,
   { limit, days, asReader, signal }: ListOptions,
 ): Promise<Page> {
-  const isReadable = asReader ? mayRead(project, sql`table_name`) : sql`true`;
+  const isReadable = asReader || project.role !== null ? mayRead(project, sql`table_name`) : sql`true`;
   const page = selectPage(filter, limit, days, isReadable);
   return project.read({ connection: 'write-unless-fenced', signal }, async (db) => readPage(await db.query(page)));
 }
 
-/** A condition: the project's reader may read every row of the table of that name. */
-export const mayRead = ({ row: { placement } }: Project, table: Fragment): Fragment =>
-  sql`_cdp.may_read(${placement.reader}::pg_catalog.name, ${table})`;
+/** A condition: the reader of the project, or the role as which the request acts, may read every row of the table. */
+export const mayRead = ({ row: { placement }, role }: Project, table: Fragment): Fragment =>
+  sql`_cdp.may_read(${role === null ? placement.reader : postgresRole(placement, role)}::pg_catalog.name, ${table})`;
 
 /** For a replay: the rows are locked until the end of the transaction, without those that others have locked. */
 export const lockPage = (filter: QuarantineFilter, limit: number, days: number): Statement =>

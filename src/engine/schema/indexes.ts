@@ -54,7 +54,7 @@ export async function createIndex(
 export async function listIndexes(project: Project, tableName: string, limits: SchemaOptions): Promise<Index[]> {
   const { schema } = project;
   return schemaRead(project, limits, async (db) => {
-    const [tables, indexes] = await db.run([tableByName(schema, tableName), indexesOf(schema, tableName)]);
+    const [tables, indexes] = await db.run([tableByName(schema, tableName, db.shown), indexesOf(schema, tableName)]);
     if (readTables(schema, tables?.rows ?? []).length === 0) await tableNotFound(db, schema, tableName);
     return readIndexes(indexes?.rows ?? []).map(shownIndex);
   });

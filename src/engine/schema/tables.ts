@@ -72,7 +72,7 @@ export async function readSchema(project: Project, limits: SchemaOptions): Promi
         hint: 'Read one table at a time; query pg_tables for their names.',
       });
     }
-    return withDistribution(project, db, readTables(project.schema, await db.query(allTables(project.schema))));
+    return withDistribution(project, db, readTables(project.schema, await db.query(allTables(project.schema, db.shown))));
   });
 }
 
@@ -97,10 +97,12 @@ export async function readTable(
 ): Promise<Table & { indexes: Index[] }> {
   return schemaRead(project, limits, async (db) => {
     const { schema } = project;
-    const [tables, indexes] = await db.run([tableByName(schema, tableName), indexesOf(schema, tableName)]);
+    const [tables, indexes] = await db.run([tableByName(schema, tableName, db.shown), indexesOf(schema, tableName)]);
     const [table] = await withDistribution(project, db, readTables(schema, tables?.rows ?? []));
     if (table === undefined) return tableNotFound(db, schema, tableName);
-    return { ...table, indexes: readIndexes(indexes?.rows ?? []).map(shownIndex) };
+    const names = new Set(table.columns.map(({ name }) => name));
+    const isShown = ({ columns }: Index) => columns.every((column) => column === null || names.has(column));
+    return { ...table, indexes: readIndexes(indexes?.rows ?? []).map(shownIndex).filter(isShown) };
   });
 }
 

@@ -4,7 +4,6 @@ import { cancel, CANCEL_MS, type LoggedIn, type PostgresError } from '../../pg/i
 import { TERMINATE } from '../../pg/protocol.js';
 import { type Backend, GRACE_MS, type BackendControl } from '../../tenancy/connections/backend-control.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
-import type { ProjectRole } from '../../tenancy/placement.js';
 import type { Caller } from '../access/tokens.js';
 import type { AuditOrigin } from '../../contract/audit.js';
 import { type SessionError, terminated } from './session-error.js';
@@ -14,7 +13,12 @@ export interface SessionOwner {
   readonly address: string;
   readonly caller: Caller;
   readonly project: ProjectRow;
-  readonly role: ProjectRole;
+  /** The user. */
+  readonly user: string;
+  /** The role as which it acts, one that the project has made; null: its writer or reader. */
+  readonly role: string | null;
+  /** Its transactions are READ ONLY. */
+  readonly isReadOnly: boolean;
   readonly origin: AuditOrigin;
 }
 

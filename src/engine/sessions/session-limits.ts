@@ -99,7 +99,7 @@ export class SessionLimitEnforcer {
     const stateMs = stateSeconds * 1_000;
     const hasSent = session.received > session.lastBytes;
     session.lastBytes = session.received;
-    if (session.owner.role === 'writer' && (state !== 'idle' || hasSent)) void this.checkQuota(session);
+    if (!session.owner.isReadOnly && (state !== 'idle' || hasSent)) void this.checkQuota(session);
     if (state === 'idle') {
       session.canceledAt = null;
       if (stateMs > idleMs) session.end(terminated(`it was idle for ${idleMs} ms`, 'query_timeout'));

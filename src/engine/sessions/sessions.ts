@@ -89,12 +89,12 @@ export class PortSessions {
     this.stopRollingBack = runPeriodically(ms, 'clear_prepared_transactions', rollBack, services.log);
   }
 
-  /** Open sessions by role, and bytes since the start. */
+  /** Open sessions by what they may do, and bytes since the start. */
   get load(): { readonly sessions: Record<ProjectRole, number>; readonly received: number; readonly sent: number } {
     const sessions = { writer: 0, reader: 0 };
     let { received, sent } = this.before;
     for (const session of this.open) {
-      sessions[session.owner.role]++;
+      sessions[session.owner.isReadOnly ? 'reader' : 'writer']++;
       received += session.received;
       sent += session.sent;
     }
@@ -115,10 +115,10 @@ export class PortSessions {
       authenticated = { caller, project: caller.project };
       const tooOften = this.services.tokenRate?.count(caller).refusal ?? null;
       if (tooOften !== null) throw tooOften;
-      const { project, role } = entitled(caller, login);
-      const owner = { ...login, caller, project, role, origin: { ...actorOf(caller), ...origin } };
+      const { project, isReadOnly } = entitled(caller, login);
+      const owner = { ...login, caller, project, role: caller.role, isReadOnly, origin: { ...actorOf(caller), ...origin } };
       const session = await this.start(owner, login);
-      this.services.audit.record(owner.origin, { operation: 'session.open', outcome: 'ok', project, object: role });
+      this.services.audit.record(owner.origin, { operation: 'session.open', outcome: 'ok', project, object: owner.user });
       return session;
     } catch (error) {
       if (error instanceof EngineError)
@@ -154,8 +154,8 @@ export class PortSessions {
 
   /** Takes a session slot before any other work. */
   private async start(owner: SessionOwner, login: ClientLogin): Promise<ClientSession> {
-    const { project, role } = owner;
-    if (project.isFenced && role === 'writer') throw projectMovingError();
+    const { project, role, isReadOnly } = owner;
+    if (project.isFenced && (role !== null || !isReadOnly)) throw projectMovingError();
     if (this.closing) throw new SessionError('57P03', 'the service is shutting down', 'overloaded');
     const count = this.counts.of(project.id);
     if (count >= this.settings.perProject || this.counts.total >= this.settings.total)
@@ -164,7 +164,7 @@ export class PortSessions {
     this.counts.add(project.id, 1);
     let release = () => void this.counts.add(project.id, -1);
     try {
-      const over = role === 'writer' ? await this.services.quotas.overQuota(project) : null;
+      const over = isReadOnly ? null : await this.services.quotas.overQuota(project);
       if (over !== null) throw overQuota(over.error);
       const starting = server.acquire();
       if (starting !== undefined) await untilRunning(server, starting, new WaitBudget(this.settings.waitMs));
@@ -186,13 +186,15 @@ export class PortSessions {
     server: PostgresServer,
     release: () => void,
   ): Promise<ClientSession> {
-    const kind = owner.role === 'reader' ? 'sql-read' : 'sql-write';
+    const { role, isReadOnly } = owner;
+    const kind = isReadOnly ? 'sql-read' : 'sql-write';
     const client = { applicationName, settings };
     const { placement } = owner.project;
-    const { loggedIn, backend } = await this.services.projectSessions.openForClient(placement, kind, client);
-    if (owner.role === 'reader' && parseInt(loggedIn.parameters.get('server_version') ?? '', 10) < HOLDS_READ_ONLY) {
+    const connection = { placement, kind, role } as const;
+    const { loggedIn, backend } = await this.services.projectSessions.openForClient(connection, client);
+    if (isReadOnly && parseInt(loggedIn.parameters.get('server_version') ?? '', 10) < HOLDS_READ_ONLY) {
       loggedIn.socket.destroy();
-      throw notHeld();
+      throw notHeld(owner.user);
     }
     const noted = (error: PostgresError) => this.services.corruption.noteError(owner.project.name, error);
     const session = new ClientSession(owner, loggedIn, backend, server.backendControl, noted, (over) => {
@@ -214,7 +216,7 @@ export class PortSessions {
       operation: 'session.close',
       outcome: ending?.sqlstate ?? 'ok',
       project: owner.project,
-      object: `${owner.role}, ${received} bytes received, ${sent} bytes sent`,
+      object: `${owner.user}, ${received} bytes received, ${sent} bytes sent`,
     });
   }
 }
@@ -225,32 +227,33 @@ const add = (counts: Map<SessionErrorCode, number>, code: SessionErrorCode) =>
   counts.set(code, (counts.get(code) ?? 0) + 1);
 
 /** Checks the user and the database against the token. @throws SessionError */
-function entitled(caller: Caller, { user, database }: ClientLogin): { project: ProjectRow; role: ProjectRole } {
-  const { project, scopes } = caller;
+function entitled(caller: Caller, { user, database }: ClientLogin): { project: ProjectRow; isReadOnly: boolean } {
+  const { project, scopes, role } = caller;
   if (project === null) {
     throw new SessionError('28000', 'an admin token gives no access to project data', 'insufficient_scope');
   }
-  const role = PROJECT_ROLES.find((name) => name === user);
-  if (role === undefined) {
-    const hint = 'Use reader or writer as the user, the project as the database, and the token as the password.';
+  const users: readonly string[] = role === null ? PROJECT_ROLES : [role];
+  if (!users.includes(user)) {
+    const hint = `Use ${users.toReversed().join(' or ')} as the user, the project as the database, and the token as the password.`;
     throw new SessionError('28000', `role "${user.slice(0, 63)}" does not exist`, 'insufficient_scope', hint);
   }
   if (database !== project.name && database !== project.placement.database) {
     const hint = `The token belongs to the project "${project.name}".`;
     throw new SessionError('3D000', `database "${database.slice(0, 63)}" does not exist`, 'not_found', hint);
   }
-  const scope = role === 'reader' ? 'sql:read' : 'sql:write';
+  const isReadOnly = role === null ? user === 'reader' : !scopes.has('sql:write');
+  const scope = isReadOnly ? 'sql:read' : 'sql:write';
   if (!scopes.has(scope)) {
     throw new SessionError(
       '28000',
-      `the token lacks the scope ${scope}, which the user ${role} needs`,
+      `the token lacks the scope ${scope}, which the user ${user} needs`,
       'insufficient_scope',
     );
   }
   if (project.status !== 'active') {
     throw new SessionError('28000', 'the CDP is inactive for this project', 'cdp_inactive');
   }
-  return { project, role };
+  return { project, isReadOnly };
 }
 
 const tooMany = (count: number, { perProject, total }: SessionSettings): SessionError =>
@@ -263,10 +266,10 @@ const tooMany = (count: number, { perProject, total }: SessionSettings): Session
     `The operator can raise the setting ${count >= perProject ? 'pg-sessions' : 'pg-sessions-total'}.`,
   );
 
-const notHeld = (): SessionError =>
+const notHeld = (user: string): SessionError =>
   new SessionError(
     '0A000',
-    'the user reader needs Postgres 16 or later: in earlier versions a session can end its own READ ONLY',
+    `the user ${user} needs Postgres 16 or later to only read: in earlier versions a session can end its own READ ONLY`,
     'method_not_allowed',
     'Use POST /api/cdp/sql with "read_only": true.',
   );

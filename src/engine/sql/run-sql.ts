@@ -227,11 +227,12 @@ const UNGUARDED = { before: [], after: [] };
  * write.
  */
 const mayReadWhileMoving = (
-  { row: { isFenced }, dryRun }: Project,
+  { row: { isFenced }, role, dryRun }: Project,
   { readOnly, transactionModes, key = null }: SqlOptions,
   statements: readonly BoundStatement[],
 ): boolean =>
   isFenced &&
+  role === null &&
   !readOnly &&
   transactionModes === undefined &&
   dryRun === null &&

@@ -13,11 +13,12 @@ import { RECEIPTS } from './receipts.js';
 import { RECORDS } from './records.js';
 import { REQUESTS } from './requests.js';
 import { SERVERS } from './servers.js';
+import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
 import { TABLES } from './tables.js';
 import { TOKENS } from './tokens.js';
 
-const OF_PROJECTS = [...TABLES, ...COLUMNS, ...INDEXES, ...RECORDS, ...QUARANTINE, ...RECEIPTS, RUN_SQL, RUN_QUERIES];
+const OF_PROJECTS = [...TABLES, ...COLUMNS, ...INDEXES, ...ROLES, ...RECORDS, ...QUARANTINE, ...RECEIPTS, RUN_SQL, RUN_QUERIES];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
 
 /** The words of the audit log and whether the setting `changes` records them. */

@@ -14,6 +14,7 @@ const TOKEN_EXAMPLE = {
   id: '5f3f2b8e-52a4-4c83-9a1a-6f0a6c2f5d10',
   name: 'importer',
   scopes: ['data:write'],
+  role: null,
   created_at: '2026-01-31T09:30:00.000Z',
   created_by: 'admin ops',
   expires_at: null,
@@ -35,11 +36,11 @@ const READ_TOKEN: Operation = {
   slot: null,
   success: succeeds(200, wire.OwnTokenResponse, 'token found', {
     project: { id: ID, name: 'shop' },
-    token: { id: ID, name: 'importer', admin: false, scopes: ['schema:read', 'data:write'], expires_at: null },
+    token: { id: ID, name: 'importer', admin: false, scopes: ['schema:read', 'data:write'], role: null, expires_at: null },
   }),
   errors: [],
   handle(call) {
-    const { id, name, scopes, project, expiresAt } = call.caller;
+    const { id, name, scopes, role, project, expiresAt } = call.caller;
     const response: wire.OwnTokenResponse = {
       success: true,
       message: 'token found',
@@ -49,6 +50,7 @@ const READ_TOKEN: Operation = {
         name,
         admin: project === null,
         scopes: SCOPES.filter((scope) => scopes.has(scope)),
+        role,
         expires_at: expiresAt?.toISOString() ?? null,
       },
     };
@@ -91,9 +93,9 @@ const CREATE_TOKEN: Operation = {
   }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
-    const { name, scopes, expires_at: expires } = call.request.body as wire.CreateTokenBody;
+    const { name, scopes, role, expires_at: expires } = call.request.body as wire.CreateTokenBody;
     const project = await call.engine.projects.get(projectInPath(call));
-    const options = { name, scopes, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
+    const options = { name, scopes, role, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
     const { token, details } = await call.engine.tokens.create(project.id, options, auditOriginOf(call.request));
     return { body: { success: true, message: 'token created', token, details: wire.shownToken(details) } };
   },

@@ -16,7 +16,7 @@ import type { Log } from '../../log.js';
 interface PoolLimits {
   /** Maximum number of connections to projects' databases, and therefore of running requests. */
   total: number;
-  /** Maximum number of connections of one project. */
+  /** Maximum number of connections of one project as its writer and reader, and again of its other roles together. */
   perProject: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
@@ -36,7 +36,7 @@ export class PooledConnection {
   mustClose = false;
 
   constructor(
-    readonly projectId: string,
+    readonly owner: ConnectionOwner,
     readonly kind: ConnectionKind,
     { session, backend }: ProjectSession,
   ) {
@@ -56,9 +56,22 @@ export class PooledConnection {
   }
 }
 
+/** Who may use a connection. */
+export interface ConnectionOwner {
+  readonly projectId: string;
+  /** A role that the project has made; null: its writer or reader. */
+  readonly role: string | null;
+}
+
+/**
+ * By what connections are counted: those of roles that a project has made never take the place of its writer's and
+ * reader's.
+ */
+const shareOf = ({ projectId, role }: ConnectionOwner): string => (role === null ? projectId : `${projectId} roles`);
+
 /** A connection that logs in. */
 interface PendingLogin {
-  readonly projectId: string;
+  readonly owner: ConnectionOwner;
   /** As in {@link PooledConnection}. */
   mustClose: boolean;
 }
@@ -79,11 +92,11 @@ const LEFT_FREE = 3;
 const RETRIES = 3;
 
 export class ProjectConnectionPool {
-  /** Idle connections by project, the most recently used last. */
+  /** Idle connections by share, the most recently used last. */
   private readonly idle = new Map<string, PooledConnection[]>();
   private readonly lent = new Set<PooledConnection>();
   private readonly pendingLogins = new Set<PendingLogin>();
-  /** Connections open or being opened, by project. */
+  /** Connections open or being opened, by share. */
   private readonly counts = new Counts();
   /** The limit after Postgres ran out of connections, and when it ends. */
   private scarce = { max: Infinity, until: 0 };
@@ -111,8 +124,9 @@ export class ProjectConnectionPool {
   }
 
   /** Lends a connection that has served the project before. */
-  lendIdle(projectId: string, kind: ConnectionKind): PooledConnection | null {
-    const connection = this.idle.get(projectId)?.findLast((one) => one.kind === kind);
+  lendIdle(owner: ConnectionOwner, kind: ConnectionKind): PooledConnection | null {
+    const isFor = (one: PooledConnection) => one.kind === kind && one.owner.role === owner.role;
+    const connection = this.idle.get(shareOf(owner))?.findLast(isFor);
     if (connection === undefined) return null;
     this.removeIdle(connection);
     connection.reused = true;
@@ -122,16 +136,17 @@ export class ProjectConnectionPool {
   }
 
   /** Lends a new connection. @throws EngineError database_unavailable */
-  async lendNew(projectId: string, placement: Placement, kind: ConnectionKind): Promise<PooledConnection> {
-    this.makeRoom(projectId);
-    this.counts.add(projectId, 1);
-    const login = { projectId, mustClose: false };
+  async lendNew(owner: ConnectionOwner, placement: Placement, kind: ConnectionKind): Promise<PooledConnection> {
+    const share = shareOf(owner);
+    this.makeRoom(share);
+    this.counts.add(share, 1);
+    const login = { owner, mustClose: false };
     this.pendingLogins.add(login);
     try {
-      const connection = new PooledConnection(projectId, kind, await this.login(placement, kind));
+      const connection = new PooledConnection(owner, kind, await this.login(placement, kind, owner.role));
       connection.mustClose = login.mustClose;
       connection.session.onClose(() => {
-        this.counts.add(projectId, -1);
+        this.counts.add(share, -1);
         this.removeIdle(connection);
       });
       // The session may have closed before the listener was added.
@@ -139,7 +154,7 @@ export class ProjectConnectionPool {
       this.lent.add(connection);
       return connection;
     } catch (error) {
-      this.counts.add(projectId, -1);
+      this.counts.add(share, -1);
       throw error;
     } finally {
       this.pendingLogins.delete(login);
@@ -165,9 +180,10 @@ export class ProjectConnectionPool {
 
   /** Closes the connections of a project; busy ones, and those being opened, after their request. */
   closeProject(projectId: string): void {
-    for (const connection of this.lent) if (connection.projectId === projectId) connection.closeAfterUse();
-    for (const login of this.pendingLogins) if (login.projectId === projectId) login.mustClose = true;
-    for (const connection of this.idle.get(projectId) ?? []) this.discard(connection);
+    const isOf = ({ owner }: { readonly owner: ConnectionOwner }) => owner.projectId === projectId;
+    for (const connection of this.lent) if (isOf(connection)) connection.closeAfterUse();
+    for (const login of this.pendingLogins) if (isOf(login)) login.mustClose = true;
+    for (const connection of this.allIdle()) if (isOf(connection)) this.discard(connection);
   }
 
   /** Closes all idle connections at once, and busy ones after use. */
@@ -178,10 +194,10 @@ export class ProjectConnectionPool {
   }
 
   /** Logs in. If Postgres has no connection left, closes idle ones and retries. */
-  private async login(placement: Placement, kind: ConnectionKind): Promise<ProjectSession> {
+  private async login(placement: Placement, kind: ConnectionKind, role: string | null): Promise<ProjectSession> {
     for (let retries = 0; ; retries++) {
       try {
-        return await this.sessions.open({ placement, kind });
+        return await this.sessions.open({ placement, kind, role });
       } catch (error) {
         // `total` includes the failed login.
         if (!isTooMany(error)) throw error;
@@ -213,15 +229,16 @@ export class ProjectConnectionPool {
     if (connection.session.closed) return;
     if (this.closing || connection.mustClose) return this.discard(connection);
     connection.idleSince = performance.now();
-    const others = this.idle.get(connection.projectId);
-    if (others === undefined) this.idle.set(connection.projectId, [connection]);
+    const share = shareOf(connection.owner);
+    const others = this.idle.get(share);
+    if (others === undefined) this.idle.set(share, [connection]);
     else others.push(connection);
   }
 
-  /** Closes an idle connection of this project, or of any, if the limit is reached. */
-  private makeRoom(projectId: string): void {
-    if (this.counts.of(projectId) >= this.limits.perProject) {
-      const [longest] = this.idle.get(projectId) ?? [];
+  /** Closes an idle connection of this share, or of any, if the limit is reached. */
+  private makeRoom(share: string): void {
+    if (this.counts.of(share) >= this.limits.perProject) {
+      const [longest] = this.idle.get(share) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
     for (let excess = this.counts.total - this.max; excess >= 0; excess--) {
@@ -232,13 +249,13 @@ export class ProjectConnectionPool {
   }
 
   /**
-   * Of the projects with the most idle connections, the one idle for longest: so projects that keep several cannot take
+   * Of the shares with the most idle connections, the one idle for longest: so projects that keep several cannot take
    * another's only one.
    */
   private leastNeeded(): PooledConnection | undefined {
-    const projects = [...this.idle.values()];
-    const most = Math.max(...projects.map((connections) => connections.length));
-    const longest = projects.flatMap((connections) => (connections.length === most ? connections.slice(0, 1) : []));
+    const shares = [...this.idle.values()];
+    const most = Math.max(...shares.map((connections) => connections.length));
+    const longest = shares.flatMap((connections) => (connections.length === most ? connections.slice(0, 1) : []));
     return longest.sort((a, b) => a.idleSince - b.idleSince)[0];
   }
 
@@ -265,11 +282,11 @@ export class ProjectConnectionPool {
   }
 
   private removeIdle(connection: PooledConnection): void {
-    const { projectId } = connection;
-    const others = this.idle.get(projectId)?.filter((one) => one !== connection);
+    const share = shareOf(connection.owner);
+    const others = this.idle.get(share)?.filter((one) => one !== connection);
     if (others === undefined) return;
-    if (others.length === 0) this.idle.delete(projectId);
-    else this.idle.set(projectId, others);
+    if (others.length === 0) this.idle.delete(share);
+    else this.idle.set(share, others);
   }
 
   private allIdle(): PooledConnection[] {

@@ -2,9 +2,10 @@
  * Opens connections logged in as a role of a project. A changed password and lost grants of the service are detected
  * here and repaired once, so that the project cannot lock out the service or itself.
  */
+import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
-import type { Placement } from '../placement.js';
+import { type Placement, postgresRole } from '../placement.js';
 import { commitsAsServer, hasWriterDefaults, ownsSchemasAsSet } from '../project-rights.js';
 import type { ProjectDatabaseSetup } from '../project-database-setup.js';
 import { serviceWork } from '../postgres-errors.js';
@@ -60,6 +61,8 @@ interface ClientConnection {
 interface NewConnection {
   readonly placement: Placement;
   readonly kind: ConnectionKind;
+  /** A role that the project has made; null: the kind decides between its writer and its reader. */
+  readonly role: string | null;
   /** null: for the service itself. */
   readonly client?: ClientSettings | null;
   /** A replica, on which nothing can be repaired; null: the server where the project lives. */
@@ -72,6 +75,8 @@ interface LoginAttempt {
   /** The server where the project lives, or a replica of it. */
   readonly server: PostgresServer;
   readonly kind: ConnectionKind;
+  /** As in {@link NewConnection}. */
+  readonly role: string | null;
   readonly client: ClientSettings | null;
   /** Aborted when the connection is no longer needed. */
   readonly signal: AbortSignal;
@@ -88,13 +93,13 @@ export class ProjectSessions {
 
   /**
    * Opens a connection of a kind, in a clean session and with intact rights.
-   * @throws EngineError database_unavailable if this fails or takes too long
+   * @throws EngineError database_unavailable if this fails or takes too long; unauthorized if the role was dropped
    */
-  async open({ placement, kind, client = null, replica = null }: NewConnection): Promise<ProjectSession> {
+  async open({ placement, kind, role, client = null, replica = null }: NewConnection): Promise<ProjectSession> {
     const server = replica ?? this.servers.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(tooSlow()), OPEN_MS);
-    const attempt = { placement, server, kind, client, signal: expiry.signal };
+    const attempt = { placement, server, kind, role, client, signal: expiry.signal };
     const open = async (signal: AbortSignal) => {
       signal.addEventListener('abort', () => expiry.abort(signal.reason));
       const opened = await this.loginIfHealthy(attempt);
@@ -112,7 +117,7 @@ export class ProjectSessions {
     } catch (error) {
       // Closes connections that were opened on the way.
       expiry.abort();
-      throw error;
+      throw role !== null && isNoLogin(error) ? roleDropped(role, error) : error;
     } finally {
       clearTimeout(timer);
     }
@@ -122,8 +127,11 @@ export class ProjectSessions {
    * The same for a client, which then owns the connection.
    * @throws EngineError database_unavailable; its cause is a PostgresError if Postgres refuses a setting of the client
    */
-  async openForClient(placement: Placement, kind: ConnectionKind, client: ClientSettings): Promise<ClientConnection> {
-    const { session, backend } = await this.open({ placement, kind, client });
+  async openForClient(
+    connection: Pick<NewConnection, 'placement' | 'kind' | 'role'>,
+    client: ClientSettings,
+  ): Promise<ClientConnection> {
+    const { session, backend } = await this.open({ ...connection, client });
     return { loggedIn: session.handOver(), backend };
   }
 
@@ -151,7 +159,7 @@ export class ProjectSessions {
     let repair = this.repairs.get(key);
     if (repair === undefined) {
       repair = this.databaseSetup
-        .restoreRights(this.servers.tenancyOf(placement), placement, () => this.isHealthy(attempt))
+        .restoreRights(this.servers.tenancyOf(placement), placement, () => this.isHealthy(attempt), attempt.role)
         .finally(() => this.repairs.delete(key));
       this.repairs.set(key, repair);
     }
@@ -163,7 +171,7 @@ export class ProjectSessions {
     const { placement, server, kind, client, signal } = attempt;
     const tenancy = this.servers.tenancyOf(placement);
     const { address, staleConnections } = server;
-    const role = isReader(kind) ? placement.reader : placement.writer;
+    const role = roleOf(attempt);
     const extensionsSchema = this.databaseSetup.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
       ...address,
@@ -199,12 +207,12 @@ export class ProjectSessions {
    */
   private async examine(
     session: Session,
-    { placement, server, kind }: LoginAttempt,
+    { placement, server, kind, role }: LoginAttempt,
   ): Promise<{ isHealthy: boolean; seenAt: string }> {
     const { schema } = placement;
     // A promoted replica no longer counts as one.
     const isReplica = trusted(String(server.address.needsPrimary === false));
-    const privilege = isReader(kind) ? 'USAGE' : 'CREATE';
+    const privilege = isReader(kind) || role !== null ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...BEFORE_EXAMINATION,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
@@ -219,6 +227,19 @@ export class ProjectSessions {
     return { isHealthy: isHealthy === 't', seenAt: seenAt ?? '' };
   }
 }
+
+/** The name on the server of the role that logs in. */
+const roleOf = ({ placement, kind, role }: Pick<LoginAttempt, 'placement' | 'kind' | 'role'>): string =>
+  role !== null ? postgresRole(placement, role) : isReader(kind) ? placement.reader : placement.writer;
+
+/** Postgres has no such role, which it does not tell from a wrong password. */
+const isNoLogin = (error: unknown): boolean =>
+  error instanceof EngineError &&
+  error.cause instanceof PostgresError &&
+  (error.cause.sqlstate === SQLSTATE.INVALID_AUTHORIZATION || error.cause.sqlstate === SQLSTATE.INVALID_PASSWORD);
+
+const roleDropped = (role: string, cause: unknown) =>
+  new EngineError('unauthorized', `The role "${role}", as which the token acts, was dropped`, { cause });
 
 const tooSlow = () => new ConnectionLost('A connection of the project could not be opened in time');
 

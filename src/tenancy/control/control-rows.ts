@@ -27,6 +27,8 @@ export interface TokenRow {
   projectId: string | null;
   name: string;
   scopes: string[];
+  /** The role that it acts as, one that the project has made; null: its scopes decide. */
+  role: string | null;
   createdAt: Date;
   /** The actor of the audit log, with its name; null: an earlier version created it. */
   createdBy: string | null;
@@ -60,7 +62,7 @@ export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name
 
 /** A row of `cdp.tokens` as the JSON of a {@link TokenRow}. */
 export const TOKEN_JSON = trusted(`jsonb_build_object('id', tokens.id, 'projectId', project_id, 'name', tokens.name,
-  'scopes', scopes, 'createdAt', tokens.created_at, 'createdBy', created_by, 'expiresAt', expires_at, 'revokedAt', revoked_at,
+  'scopes', scopes, 'role', role, 'createdAt', tokens.created_at, 'createdBy', created_by, 'expiresAt', expires_at, 'revokedAt', revoked_at,
   'lastUsedAt', last_used_at)`);
 
 /** Reads {@link PROJECT_JSON}. */

@@ -18,6 +18,7 @@ import { serviceWork } from '../postgres-errors.js';
 import { awaitStandby } from '../standby-wait.js';
 import { ControlPool } from './control-pool.js';
 import { ProjectRows } from './project-rows.js';
+import { RoleRows } from './role-rows.js';
 import { ServerRows } from './server-rows.js';
 import { TokenRows } from './token-rows.js';
 
@@ -29,6 +30,7 @@ type Fingerprints = readonly [string, string | null];
 
 export class ControlDatabase {
   readonly projects: ProjectRows;
+  readonly roles: RoleRows;
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
   private readonly controlPool: ControlPool;
@@ -41,6 +43,7 @@ export class ControlDatabase {
   ) {
     this.controlPool = new ControlPool(pool);
     this.projects = new ProjectRows(this.controlPool);
+    this.roles = new RoleRows(this.controlPool);
     this.tokens = new TokenRows(this.controlPool);
     this.servers = new ServerRows(this.controlPool);
   }

@@ -6,6 +6,7 @@ import type { Placement } from '../placement.js';
 import type { AuditRow } from './audit-rows.js';
 import type { ControlPool } from './control-pool.js';
 import { PROJECT_JSON, projectRow, type ProjectRow, type StoredToken } from './control-rows.js';
+import type { RoleRow } from './role-rows.js';
 import { ACCEPTS_PROJECT } from './server-rows.js';
 
 export class ProjectRows {
@@ -109,18 +110,26 @@ export class ProjectRows {
   /** Sets the properties that a restored project had before. It may create schemas only if its server allows that. */
   async adoptHistory(
     id: string,
-    { createdAt, quotaBytes, ownSchemas }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'> & { ownSchemas: boolean },
+    {
+      createdAt,
+      quotaBytes,
+      ownSchemas,
+      roles,
+    }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'> & { ownSchemas: boolean; roles: readonly RoleRow[] },
     tokens: readonly StoredToken[],
   ): Promise<void> {
     await this.pool.query(
       sql`WITH project AS (UPDATE cdp.projects SET created_at = ${createdAt}, quota_bytes = ${quotaBytes},
               own_schemas = own_schemas AND ${ownSchemas}
-            WHERE id = ${id} AND status = 'creating' RETURNING id)
-          INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, created_at, created_by, expires_at, revoked_at,
+            WHERE id = ${id} AND status = 'creating' RETURNING id),
+          made AS (INSERT INTO cdp.roles (project_id, name, comment, created_at)
+            SELECT project.id, r.name, r.comment, r."createdAt" FROM project,
+              jsonb_to_recordset(${JSON.stringify(roles)}) AS r (name text, comment text, "createdAt" timestamptz))
+          INSERT INTO cdp.tokens (id, project_id, name, scopes, role, sha256, created_at, created_by, expires_at, revoked_at,
             last_used_at)
-          SELECT t.id, project.id, t.name, t.scopes, decode(t.sha256, 'hex'), t."createdAt", t."createdBy", t."expiresAt",
+          SELECT t.id, project.id, t.name, t.scopes, t.role, decode(t.sha256, 'hex'), t."createdAt", t."createdBy", t."expiresAt",
             t."revokedAt", t."lastUsedAt"
-          FROM project, jsonb_to_recordset(${JSON.stringify(tokens)}) AS t (id uuid, name text, scopes text[], sha256 text,
+          FROM project, jsonb_to_recordset(${JSON.stringify(tokens)}) AS t (id uuid, name text, scopes text[], role text, sha256 text,
             "createdAt" timestamptz, "createdBy" text, "expiresAt" timestamptz, "revokedAt" timestamptz, "lastUsedAt" timestamptz)`,
     );
   }

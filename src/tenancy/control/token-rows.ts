@@ -15,18 +15,20 @@ import {
 export class TokenRows {
   constructor(private readonly pool: ControlPool) {}
 
-  /** @returns false if its project is no longer there */
+  /** @returns false if its project, or the role in it, is not there */
   async insert(
     token: Omit<StoredToken, 'createdAt' | 'revokedAt' | 'lastUsedAt'>,
     entry: AuditRow | null,
   ): Promise<boolean> {
-    const { id, projectId, name, scopes, sha256, expiresAt, createdBy } = token;
+    const { id, projectId, name, scopes, role, sha256, expiresAt, createdBy } = token;
     const rows = await this.pool.change(
-      sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at, created_by)
-          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], decode(${sha256}, 'hex'), ${expiresAt}::timestamptz,
+      sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, role, sha256, expires_at, created_by)
+          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], ${role}, decode(${sha256}, 'hex'), ${expiresAt}::timestamptz,
             ${createdBy}
-          WHERE ${projectId}::uuid IS NULL
-            OR EXISTS (SELECT FROM cdp.projects WHERE id = ${projectId}::uuid FOR KEY SHARE)
+          WHERE (${projectId}::uuid IS NULL
+            OR EXISTS (SELECT FROM cdp.projects WHERE id = ${projectId}::uuid FOR KEY SHARE))
+            AND (${role}::text IS NULL
+            OR EXISTS (SELECT FROM cdp.roles WHERE project_id = ${projectId}::uuid AND name = ${role} FOR KEY SHARE))
           RETURNING project_id`,
       entry,
     );

@@ -62,7 +62,7 @@ function queueOf(maxWaiting = 64, connect: () => Promise<void> = () => Promise.r
     },
   } as unknown as DatabaseAccess;
   const row = { id: 'p' } as ProjectRow;
-  const projectWith = (waitBudget: WaitBudget) => new Project(row, database, null, null, waitBudget);
+  const projectWith = (waitBudget: WaitBudget) => new Project({ row, database, trace: null, role: null, waitBudget });
   const store = async ({ records = 1, bytes = records, signal = NEVER_ABORTED, waitMs = 5_000 }: About = {}) => {
     return queue.store({ encoded: encodedOf(records, bytes), signal, project: projectWith(new WaitBudget(waitMs)) });
   };

@@ -136,7 +136,9 @@ function connectionsOf(limits: { total: number; perProject: number }): ProjectCo
 }
 
 const lend = (connections: ProjectConnectionPool, project: string) =>
-  connections.lendNew(project, {} as Placement, 'write');
+  connections.lendNew(ownerOf(project), {} as Placement, 'write');
+
+const ownerOf = (projectId: string) => ({ projectId, role: null });
 
 it('leaves a project its only connection while others keep several, even if theirs were used later', async () => {
   const connections = connectionsOf({ total: 5, perProject: 2 });
@@ -151,8 +153,8 @@ it('leaves a project its only connection while others keep several, even if thei
   await use('new');
   await use('newer');
   for (const project of ['modest', 'greedy', 'another', 'new', 'newer']) {
-    const connection = connections.lendIdle(project, 'write');
-    expect(connection?.projectId).toBe(project);
+    const connection = connections.lendIdle(ownerOf(project), 'write');
+    expect(connection?.owner.projectId).toBe(project);
     connection?.closeAfterUse();
     if (connection) void connections.release(connection);
   }
@@ -164,7 +166,7 @@ it('keeps no connection of a project that was closed while it logged in', async 
   const lending = lend(connections, 'moved');
   connections.closeProject('moved');
   await connections.release(await lending);
-  expect(connections.lendIdle('moved', 'write')).toBeNull();
+  expect(connections.lendIdle(ownerOf('moved'), 'write')).toBeNull();
   expect(connections.open).toBe(0);
   connections.close();
 });

@@ -68,7 +68,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     (await service.engine.projects.get(project.name)).placement;
 
   async function open(placement: Placement, kind: (typeof CONNECTION_KINDS)[number]): Promise<ProjectSession> {
-    const session = await sessions.open({ placement, kind });
+    const session = await sessions.open({ placement, kind, role: null });
     opened.push(session);
     return session;
   }
@@ -132,7 +132,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         await client.query('BEGIN; LOCK pg_catalog.pg_default_acl IN ACCESS EXCLUSIVE MODE');
         const started = performance.now();
         for (const attempt of await Promise.allSettled(
-          CONNECTION_KINDS.map((kind) => sessions.open({ placement, kind })),
+          CONNECTION_KINDS.map((kind) => sessions.open({ placement, kind, role: null })),
         )) {
           expect(attempt).toMatchObject({
             reason: { code: 'database_unavailable', message: 'The database is not available at the moment' },

@@ -1,0 +1,341 @@
+/**
+ * Roles that a project makes: what one may do is decided by GRANT and policies alone, at every door. On own servers, and by
+ * address on each version of Postgres.
+ */
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../../src/contract/audit.js';
+import { testServers } from '../../support/postgres.js';
+import {
+  call,
+  expectFailure,
+  inProject,
+  startOwnService,
+  startTestService,
+  type TestProject,
+  type TestResponse,
+  type TestService,
+} from '../../support/service.js';
+
+const SQL = '/api/cdp/sql';
+const PORT = { 'pg-port': '0' };
+
+const PLACES = [
+  ['its own server', () => startOwnService(PORT)],
+  ...testServers().map((server) => [`Postgres ${server.major}`, () => startTestService(PORT, server)] as const),
+] as const;
+
+describe.each(PLACES)('on %s', (_, start) => {
+  let service: TestService;
+  let project: TestProject;
+  /** Names of roles in SQL. */
+  let intern: string;
+  let partner: string;
+  let reads: string;
+  let appends: string;
+
+  const as = (token: string, method: string, path: string, body?: unknown, headers = {}): Promise<TestResponse> =>
+    call(service.url, method, path, { token, headers, ...(body === undefined ? {} : { body }) });
+  const sql = (token: string, text: string): Promise<TestResponse> => as(token, 'POST', SQL, { sql: text });
+  const create = async (name: string): Promise<string> => {
+    const response = await project.call('POST', '/api/cdp/schema/role', { body: { name } });
+    expect(response).toMatchObject({ status: 201 });
+    return (response.body['role'] as { postgres_name: string }).postgres_name;
+  };
+  const connect = async (user: string, token: string): Promise<pg.Client> => {
+    const client = new pg.Client({
+      host: '127.0.0.1',
+      port: service.postgresPort ?? 0,
+      database: project.name,
+      user,
+      password: token,
+    });
+    await client.connect();
+    return client;
+  };
+
+  beforeAll(async () => {
+    service = await start();
+    project = await service.project();
+    await project.table('customers', { email: 'TEXT', country: 'TEXT' });
+    await project.table('orders', { total: 'FLOAT' });
+    await project.table('secrets', { text: 'TEXT' });
+    await project.rows(
+      `INSERT INTO customers (email, country) VALUES ('ada@example.com', 'GB'), ('bob@example.com', 'US')`,
+    );
+    await project.rows(`INSERT INTO secrets (text) VALUES ('hidden')`);
+    [intern, partner] = [await create('intern'), await create('partner')];
+    await project.rows(
+      `GRANT SELECT (id, country) ON customers TO ${intern}; GRANT SELECT ON orders TO ${intern}; GRANT INSERT ON orders TO ${partner}`,
+    );
+    reads = await project.tokenAs('intern', 'schema:read', 'sql:read');
+    appends = await project.tokenAs('partner', 'data:write');
+  });
+  afterAll(() => service.close());
+
+  it('lets the intern read two tables, but not the column with e-mail addresses', async () => {
+    expect((await sql(reads, 'SELECT country FROM customers ORDER BY 1')).body['rows']).toEqual([
+      { country: 'GB' },
+      { country: 'US' },
+    ]);
+    expect((await sql(reads, 'SELECT count(*) AS n FROM orders')).status).toBe(200);
+    for (const text of [
+      'SELECT email FROM customers',
+      'SELECT * FROM customers',
+      'SELECT * FROM secrets',
+      'TABLE secrets',
+    ])
+      expectFailure(await sql(reads, text), 403, 'permission_denied');
+    expect((await sql(reads, 'SELECT current_user AS who')).body['rows']).toEqual([{ who: intern }]);
+  });
+
+  it('shows it only those tables and columns', async () => {
+    const { body } = await as(reads, 'GET', '/api/cdp/schema');
+    const shown = (body['tables'] as { name: string; columns: { name: string }[] }[]).map(({ name, columns }) => [
+      name,
+      columns.map((column) => column.name),
+    ]);
+    expect(shown).toEqual([
+      ['customers', ['id', 'country']],
+      ['orders', ['id', 'total']],
+    ]);
+    expectFailure(await as(reads, 'GET', '/api/cdp/schema/table/secrets'), 404, 'table_not_found');
+    expect(expectFailure(await as(reads, 'GET', '/api/cdp/schema/table/secret'), 404, 'table_not_found').hint).toBe(
+      undefined,
+    );
+  });
+
+  it('lets the partner append to one table, also under a key, and do nothing else', async () => {
+    const path = '/api/cdp/data/orders';
+    const headers = { 'idempotency-key': 'first' };
+    const first = await as(appends, 'POST', path, [{ total: 1 }], headers);
+    expect(first).toMatchObject({ status: 201, body: { inserted_rows: 1 } });
+    const again = await as(appends, 'POST', path, [{ total: 1 }], headers);
+    expect(again).toMatchObject({ status: 201, body: { inserted_rows: 1 } });
+    expect(again.headers.get('idempotency-replayed')).toBe('true');
+    expectFailure(await as(appends, 'POST', path, [{ total: 2 }], headers), 422, 'idempotency_key_reused');
+    expect(await as(appends, 'POST', path, [{ total: 3 }, { total: 4 }])).toMatchObject({ status: 201 });
+    expect(await project.rows('SELECT total FROM orders ORDER BY 1')).toEqual([
+      { total: 1 },
+      { total: 3 },
+      { total: 4 },
+    ]);
+    expectFailure(await as(appends, 'POST', '/api/cdp/data/customers', [{ country: 'FR' }]), 403, 'permission_denied');
+    expectFailure(await sql(appends, 'SELECT 1'), 403, 'insufficient_scope');
+  });
+
+  it('keeps the keys of roles apart, and from free SQL', async () => {
+    const path = '/api/cdp/data/orders';
+    const headers = { 'idempotency-key': 'shared' };
+    expect((await project.call('POST', path, { body: [{ total: 10 }], headers })).status).toBe(201);
+    const other = await as(appends, 'POST', path, [{ total: 11 }], headers);
+    expect(other.status).toBe(201);
+    expect(other.headers.get('idempotency-replayed')).toBe(null);
+    const receipt = { keys: ['shared', 'first'], table: 'orders' };
+    const mine = await as(appends, 'POST', '/api/cdp/receipts/query', receipt);
+    expect(mine.body['receipts']).toMatchObject([
+      { status: 'stored', rows: 1 },
+      { status: 'stored', table: 'orders' },
+    ]);
+    const ours = await project.call('POST', '/api/cdp/receipts/query', { body: { keys: ['shared', 'first'] } });
+    expect(ours.body['receipts']).toMatchObject([{ status: 'stored', rows: 1 }, { status: 'not_stored' }]);
+    const writes = await project.tokenAs('partner', 'sql:write');
+    const stolen = `INSERT INTO _cdp.keys_of_role (path, key) VALUES ('orders', 'next'), ('ROLE intern orders', 'next')`;
+    expectFailure(await sql(writes, stolen), 400, 'sql_error');
+    for (const text of [
+      'SELECT * FROM _cdp.idempotency_keys',
+      `INSERT INTO _cdp.idempotency_keys (path, key) VALUES ('a', 'b')`,
+    ])
+      expectFailure(await sql(writes, text), 403, 'permission_denied');
+    expect(
+      (await sql(writes, 'SELECT DISTINCT split_part(path, $$ $$, 2) AS role FROM _cdp.keys_of_role')).body['rows'],
+    ).toEqual([{ role: 'partner' }]);
+  });
+
+  it('quarantines for a table that the role may insert into, and shows records of tables that it may read', async () => {
+    const path = '/api/cdp/data/orders?on_error=quarantine';
+    const response = await as(appends, 'POST', path, [{ total: 5 }, { total: 'much' }]);
+    expect(response).toMatchObject({ body: { inserted_rows: 1, quarantined_rows: 1 } });
+    expect((await project.call('GET', '/api/cdp/quarantine')).body['records']).toHaveLength(1);
+    expect((await as(reads, 'GET', '/api/cdp/quarantine')).body['records']).toHaveLength(1);
+    const blind = await project.tokenAs('partner', 'sql:read');
+    expect((await as(blind, 'GET', '/api/cdp/quarantine')).body['records']).toEqual([]);
+    const writes = await project.tokenAs('partner', 'sql:write');
+    const into = (table: string) =>
+      sql(writes, `INSERT INTO _cdp.quarantine (table_name, record, errors) VALUES ('${table}', '{}', '[]')`);
+    expectFailure(await into('secrets'), 403, 'permission_denied');
+    expect((await into('orders')).status).toBe(200);
+    expectFailure(await sql(writes, 'DELETE FROM _cdp.quarantined'), 403, 'permission_denied');
+  });
+
+  it('lets policies decide which rows a role sees', async () => {
+    await project.rows(`CREATE TABLE visits (owner text, page text);
+      INSERT INTO visits VALUES ('intern', 'a'), ('partner', 'b');
+      ALTER TABLE visits ENABLE ROW LEVEL SECURITY;
+      GRANT SELECT, INSERT ON visits TO ${intern}, ${partner};
+      CREATE POLICY own ON visits USING (owner = _cdp.role_name()) WITH CHECK (owner = _cdp.role_name())`);
+    expect((await sql(reads, 'SELECT page FROM visits')).body['rows']).toEqual([{ page: 'a' }]);
+    const insert = (owner: string) => as(appends, 'POST', '/api/cdp/data/visits', [{ owner, page: 'c' }]);
+    expect((await insert('partner')).status).toBe(201);
+    expectFailure(await insert('intern'), 403, 'permission_denied');
+    expectFailure(await sql(reads, 'SET row_security = off; SELECT page FROM visits'), 403, 'permission_denied');
+  });
+
+  it('serves the role at the Postgres port, and no other', async () => {
+    if (service.server.major >= 16) {
+      const client = await connect('intern', reads);
+      try {
+        expect((await client.query('SELECT country FROM customers')).rowCount).toBe(2);
+        await expect(client.query('SELECT email FROM customers')).rejects.toThrow('permission denied');
+        await expect(client.query('INSERT INTO orders (total) VALUES (1)')).rejects.toThrow();
+      } finally {
+        await client.end();
+      }
+    }
+    for (const user of ['reader', 'writer', 'partner'])
+      await expect(connect(user, reads)).rejects.toThrow(`role "${user}" does not exist`);
+    const writes = await project.tokenAs('partner', 'sql:write');
+    const client = await connect('partner', writes);
+    try {
+      await client.query('INSERT INTO orders (total) VALUES (7)');
+      await expect(client.query('SELECT * FROM orders')).rejects.toThrow('permission denied');
+    } finally {
+      await client.end();
+    }
+    await expect(connect('intern', await project.tokenWith('sql:read'))).rejects.toThrow('does not exist');
+  });
+
+  it('gives it no way to become another role', async () => {
+    const { placement } = await service.engine.projects.get(project.name);
+    const writes = await project.tokenAs('intern', 'sql:write');
+    const refused = [
+      `SET ROLE ${placement.writer}`,
+      `SET ROLE ${partner}`,
+      `SET SESSION AUTHORIZATION ${placement.writer}`,
+      `SELECT set_config('role', '${placement.reader}', false)`,
+      `GRANT ${placement.writer} TO ${intern}`,
+      `GRANT ${intern} TO ${partner}`,
+      `ALTER ROLE ${partner} PASSWORD 'x'`,
+      `DROP OWNED BY ${partner}`,
+      'CREATE TABLE mine (a int)',
+      'CREATE TEMP TABLE mine (a int)',
+      `ALTER DEFAULT PRIVILEGES FOR ROLE ${placement.writer} GRANT SELECT ON TABLES TO ${intern}`,
+      `GRANT SELECT ON secrets TO ${intern}`,
+      'SELECT * FROM secrets',
+      `COPY secrets TO STDOUT`,
+      'LOCK TABLE secrets',
+      `SELECT pg_catalog.lo_export(1, '/tmp/x')`,
+    ];
+    for (const text of refused) {
+      const response = await sql(writes, text);
+      expect([text, response.status]).toEqual([
+        text,
+        response.status >= 400 && response.status < 500 ? response.status : 0,
+      ]);
+    }
+    for (const text of ['RESET ROLE', 'RESET SESSION AUTHORIZATION'])
+      expect((await sql(writes, `${text}; SELECT current_user AS who`)).body['rows']).toEqual([{ who: intern }]);
+    expect((await sql(writes, `SELECT * FROM pg_stats WHERE tablename = 'secrets'`)).body['rows']).toEqual([]);
+  });
+
+  it('does not let settings of the role change what it may do', async () => {
+    const { placement } = await service.engine.projects.get(project.name);
+    const writes = await project.tokenAs('intern', 'sql:write');
+    await sql(writes, `ALTER ROLE ${intern} SET search_path = pg_temp; ALTER ROLE ${intern} PASSWORD 'known'`);
+    await sql(writes, `ALTER ROLE ${intern} IN DATABASE ${placement.database} SET role = ${placement.writer}`);
+    service.engine.databaseAccess.recheckRights(project.id);
+    expect((await sql(reads, 'SELECT country FROM customers')).status).toBe(200);
+    expect((await sql(reads, 'SELECT current_user AS who')).body['rows']).toEqual([{ who: intern }]);
+    expectFailure(await sql(reads, 'SELECT email FROM customers'), 403, 'permission_denied');
+  });
+
+  it('shows its owner what a role may do, and its tokens; a role cannot manage roles', async () => {
+    const { body } = await project.call('GET', '/api/cdp/schema/role/intern');
+    expect(body['role']).toMatchObject({
+      name: 'intern',
+      postgres_name: intern,
+      tables: expect.arrayContaining([
+        {
+          schema: 'data',
+          table: 'customers',
+          privileges: [],
+          columns: { SELECT: ['id', 'country'] },
+          row_security: false,
+        },
+        { schema: 'data', table: 'orders', privileges: ['SELECT'], columns: {}, row_security: false },
+      ]) as unknown,
+    });
+    const list = await project.call('GET', '/api/cdp/schema/role');
+    expect((list.body['roles'] as { name: string }[]).map(({ name }) => name)).toEqual(['intern', 'partner']);
+    const manages = await project.tokenAs('intern', 'schema:write', 'schema:read');
+    for (const [method, path, body] of [
+      ['POST', '', { name: 'more' }],
+      ['GET', '', undefined],
+      ['GET', '/partner', undefined],
+      ['DELETE', '/partner', undefined],
+    ] as const)
+      expectFailure(await as(manages, method, `/api/cdp/schema/role${path}`, body), 403, 'insufficient_scope');
+    expectFailure(
+      await as(manages, 'POST', '/api/cdp/schema/table', { table_name: 't', columns: [{ name: 'a', type: 'TEXT' }] }),
+      403,
+      'permission_denied',
+    );
+  });
+
+  it('refuses names that are not its own to give', async () => {
+    const named = (name: unknown) => project.call('POST', '/api/cdp/schema/role', { body: { name } });
+    for (const name of [
+      'writer',
+      'reader',
+      'public',
+      'none',
+      'pg_x',
+      'cdp_service',
+      'postgres',
+      'user',
+      'w_0123456789abcdef0123',
+    ])
+      expectFailure(await named(name), 400, 'reserved_name');
+    for (const name of ['Intern', '1st', 'a-b', 'a b', '', 'x'.repeat(41), '"; DROP ROLE x', 'é'])
+      expectFailure(await named(name), 400, 'invalid_name');
+    expectFailure(await named('intern'), 409, 'unique_violation');
+    expectFailure(await project.call('DELETE', '/api/cdp/schema/role/nobody'), 404, 'not_found');
+    await expect(project.tokenAs('nobody', 'sql:read')).rejects.toThrow('has no role "nobody"');
+  });
+
+  it('takes a role away at once, with its tokens, sessions and rights', async () => {
+    const temp = await create('temp');
+    await project.rows(`GRANT SELECT, INSERT ON orders TO ${temp}`);
+    const token = await project.tokenAs('temp', 'sql:write', 'sql:read', 'data:write');
+    expect((await sql(token, 'SELECT lo_create(0)')).status).toBe(200);
+    const client = await connect('temp', token);
+    const ended = new Promise((resolve) => client.on('error', resolve));
+    const dropped = await project.call('DELETE', '/api/cdp/schema/role/temp');
+    expect(dropped).toMatchObject({ status: 200, body: { role: 'temp', revoked_tokens: 1, dropped_large_objects: 1 } });
+    await ended;
+    await expect.poll(async () => (await sql(token, 'SELECT 1')).status).toBe(401);
+    expect(
+      await project.rows(`SELECT relacl::text LIKE '%temp%' AS has FROM pg_class WHERE relname = 'orders'`),
+    ).toEqual([{ has: false }]);
+    // A new role of the name begins without rights.
+    await create('temp');
+    const next = await project.tokenAs('temp', 'sql:read');
+    expectFailure(await sql(next, 'SELECT * FROM orders'), 403, 'permission_denied');
+    expect((await project.call('DELETE', '/api/cdp/schema/role/temp')).status).toBe(200);
+  });
+
+  it('keeps what the project has revoked, through log-ins and repairs', async () => {
+    await project.rows(`REVOKE SELECT ON orders FROM ${intern}`);
+    for (const restored of [false, true]) {
+      if (restored) await service.engine.projects.repair(project.name, BY_ITSELF);
+      service.engine.databaseAccess.recheckRights(project.id);
+      expectFailure(await sql(reads, 'SELECT * FROM orders'), 403, 'permission_denied');
+    }
+    await project.rows(`GRANT SELECT ON orders TO ${intern}`);
+    // What it can lose, but not revoke, is restored.
+    const { placement } = await service.engine.projects.get(project.name);
+    await inProject(service, placement, (client) => client.query(`REVOKE USAGE ON SCHEMA data FROM ${intern}`));
+    service.engine.databaseAccess.recheckRights(project.id);
+    expect((await sql(reads, 'SELECT country FROM customers')).status).toBe(200);
+  });
+});
