@@ -72,6 +72,7 @@ const COMMANDS: Readonly<Record<string, Load>> = {
   quarantine: async () => (await import('./remote/quarantine.js')).quarantineCommand(),
   receipt: async () => (await import('./remote/receipt.js')).receiptCommand(),
   index: async () => (await import('./remote/indexes.js')).indexCommand(),
+  role: async () => (await import('./remote/roles.js')).roleCommand(),
   table: async () => (await import('./remote/distribute.js')).tableCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),
   import: async () => (await import('./import/command.js')).importCommand(),

@@ -45,18 +45,24 @@ function create(): Command {
     .addOption(
       new Option('--read-only', `The same as --scopes ${READ_SCOPES.join(',')}`).conflicts(['scopes', 'admin']),
     )
+    .addOption(
+      new Option('--role <ROLE>', 'Role of the project, as which the token does everything').conflicts('admin'),
+    )
     .option('--name <NAME>', 'Name that shows the purpose of the token')
     .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
   return operatorOptions(command).action(async () => {
-    const options = command.opts<Whose & { scopes?: string; readOnly?: boolean; name?: string; expires?: string }>();
+    const options = command.opts<
+      Whose & { scopes?: string; readOnly?: boolean; role?: string; name?: string; expires?: string }
+    >();
     const path = pathIn(command);
-    const { name, expires } = options;
+    const { name, role, expires } = options;
     const chosenScopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
     const scopes = options.readOnly ? [...READ_SCOPES] : chosenScopes;
     const body: CreateTokenBody = {
       ...(name === undefined ? {} : { name }),
       // Admin tokens have no scopes.
       ...(scopes === undefined || options.admin ? {} : { scopes }),
+      ...(role === undefined ? {} : { role }),
       ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
     await withAdminSocket(command, async (admin) => {
@@ -88,7 +94,7 @@ function list(): Command {
   });
 }
 
-const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
+const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'ROLE', 'SCOPES'];
 
 /** `project`: null for an admin token. */
 type TokenOfProject = Token & { project: string | null };
@@ -120,13 +126,15 @@ const cellsOf = (token: Token): string[] => [
   token.revoked_at === null ? 'valid' : 'revoked',
   token.expires_at ?? 'never',
   token.last_used_at ?? 'never',
+  token.role ?? '-',
   token.scopes.join(','),
 ];
 
 /** What a token may do, and for how long. */
-function inWords({ scopes, expires_at: expiry }: Token, isAdmin = false): string {
+function inWords({ scopes, role, expires_at: expiry }: Token, isAdmin = false): string {
   const what = isAdmin ? 'manage projects and tokens' : scopes.map((scope) => SCOPE_IN_WORDS[scope]).join('; ');
-  return `It may ${what}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
+  const rights = role === null ? '' : ` as the role ${role}, where that has the rights: cdp role show ${role}`;
+  return `It may ${what}${rights}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
 }
 
 function show(): Command {

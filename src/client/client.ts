@@ -12,6 +12,15 @@ import type {
   IndexResponse,
   IndexesResponse,
 } from '../contract/wire/indexes.js';
+import type {
+  CreateRoleBody,
+  DetailedRole,
+  DetailedRoleResponse,
+  DropRoleResponse,
+  Role,
+  RoleResponse,
+  RolesResponse,
+} from '../contract/wire/roles.js';
 import type { SqlResponse } from '../contract/wire/sql.js';
 import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
@@ -142,6 +151,26 @@ export class CdpClient {
 
   dropIndex(table: string, index: string, options?: CallOptions): Promise<DropIndexResponse> {
     return this.#schema('DELETE', ['table', table, 'index', index], undefined, options);
+  }
+
+  /** Creates a role, which has no rights until SQL grants them. */
+  async createRole(role: CreateRoleBody, options?: ReadOptions): Promise<Role> {
+    return (await this.#role<RoleResponse>('POST', [], role, options)).role;
+  }
+
+  /** Lists the roles that the project has made. */
+  async roles(options?: ReadOptions): Promise<Role[]> {
+    return (await this.#role<RolesResponse>('GET', [], undefined, options)).roles;
+  }
+
+  /** What a role may do now, and its tokens. */
+  async role(name: string, options?: ReadOptions): Promise<DetailedRole> {
+    return (await this.#role<DetailedRoleResponse>('GET', [name], undefined, options)).role;
+  }
+
+  /** Drops a role: revokes its tokens, ends its requests and sessions, and drops its rights. */
+  dropRole(name: string, options?: ReadOptions): Promise<DropRoleResponse> {
+    return this.#role('DELETE', [name], undefined, options);
   }
 
   /** Lists all tables and views with their columns. */
@@ -284,6 +313,23 @@ export class CdpClient {
 
   #open(call: ApiCall, accept: string): Promise<Response> {
     return this.#transport.open({ ...call, headers: { accept } });
+  }
+
+  /** Without a key: it changes more than the project's database, so that no transaction could hold one. */
+  #role<Result>(
+    method: ApiCall['method'],
+    path: readonly string[],
+    body: object | undefined,
+    options: ReadOptions = {},
+  ): Promise<Result> {
+    checkOptions(options, READ_NAMES, 'a call about roles');
+    return this.#transport.json<Result>({
+      method,
+      path: ['/api/cdp/schema/role', ...path.map(inPath)].join('/'),
+      ...(body === undefined ? {} : { body: toJson(body) }),
+      idempotent: method === 'GET',
+      signal: options.signal,
+    });
   }
 
   async #schema<Result>(

@@ -56,4 +56,5 @@ export type { DistributeBody, Distribution, DistributionResponse } from '../cont
 export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/indexes.js';
 export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
+export type { DetailedRole, DropRoleResponse, Role, TablePrivileges } from '../contract/wire/roles.js';
 export type { OwnTokenResponse } from '../contract/wire/tokens.js';

@@ -56,7 +56,9 @@ export type TablePrivileges = Static<typeof TablePrivileges>;
 export const DetailedRole = Type.Object({
   ...role,
   tokens: Type.Array(Token, { description: 'Tokens that act as the role and are not revoked.' }),
-  tables: Type.Array(TablePrivileges, { description: 'What it may do now, also by rights of PUBLIC; at most 1,000 tables.' }),
+  tables: Type.Array(TablePrivileges, {
+    description: 'What it may do now, also by rights of PUBLIC; at most 1,000 tables.',
+  }),
 });
 export type DetailedRole = Static<typeof DetailedRole>;
 

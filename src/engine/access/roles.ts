@@ -126,7 +126,10 @@ function checkRoleName(name: string): void {
     throw new EngineError('invalid_name', message);
   }
   if (isReservedRole(name))
-    throw new EngineError('reserved_name', `"${name}" is reserved for the service or for Postgres, and cannot name a role`);
+    throw new EngineError(
+      'reserved_name',
+      `"${name}" is reserved for the service or for Postgres, and cannot name a role`,
+    );
 }
 
 const gone = () => new EngineError('not_found', 'The project was deleted');

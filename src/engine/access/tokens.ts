@@ -10,6 +10,7 @@ import { quoted } from '../../contract/message-text.js';
 import { isUuid } from '../../contract/patterns.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
+import { PROJECT_ROLES } from '../../tenancy/placement.js';
 import { BY_ITSELF, type AuditOrigin } from '../../contract/audit.js';
 import type { Audit } from '../audit/audit.js';
 
@@ -36,6 +37,9 @@ export interface Caller {
   /** The role as which it acts, one that the project has made; null: its scopes decide between writer and reader. */
   readonly role: string | null;
 }
+
+/** The users as which a caller may connect: `writer` and `reader`, or only the role as which its token acts. */
+export const usersOf = ({ role }: Pick<Caller, 'role'>): readonly string[] => (role === null ? PROJECT_ROLES : [role]);
 
 interface NewToken {
   /** Shown only once. */
@@ -85,7 +89,8 @@ export class Tokens {
       });
     if (!isStored) {
       const { role } = details;
-      const wasDeleted = role === null || projectId === null || (await this.control.projects.find('id', projectId)) === null;
+      const wasDeleted =
+        role === null || projectId === null || (await this.control.projects.find('id', projectId)) === null;
       if (wasDeleted) throw new EngineError('not_found', 'The project of this token was deleted');
       const roles = await this.control.roles.list(projectId);
       throw new EngineError('not_found', `The project has no role ${quoted(role)}`, {

@@ -29,7 +29,14 @@ export async function insertPartially(request: BatchRequest): Promise<Inserted> 
     resetIfCodeRuns(db, table, upsert !== null);
     const outcome = await storePartially(db, project, table, batch, upsert, throttle);
     const response = partialResponse(batch.records.length, outcome, upsert !== null);
-    const steps = quarantineRecords(project, tableName, outcome.refused, batch.textOf, key?.text ?? null, quarantineDays);
+    const steps = quarantineRecords(
+      project,
+      tableName,
+      outcome.refused,
+      batch.textOf,
+      key?.text ?? null,
+      quarantineDays,
+    );
     const quarantine = await throttle.runSteps(project.id, steps);
     return planCommit(response, quarantine, { rows: rowsChanged(response) });
   });

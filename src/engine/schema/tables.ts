@@ -72,7 +72,11 @@ export async function readSchema(project: Project, limits: SchemaOptions): Promi
         hint: 'Read one table at a time; query pg_tables for their names.',
       });
     }
-    return withDistribution(project, db, readTables(project.schema, await db.query(allTables(project.schema, db.shown))));
+    return withDistribution(
+      project,
+      db,
+      readTables(project.schema, await db.query(allTables(project.schema, db.shown))),
+    );
   });
 }
 
@@ -102,7 +106,12 @@ export async function readTable(
     if (table === undefined) return tableNotFound(db, schema, tableName);
     const names = new Set(table.columns.map(({ name }) => name));
     const isShown = ({ columns }: Index) => columns.every((column) => column === null || names.has(column));
-    return { ...table, indexes: readIndexes(indexes?.rows ?? []).map(shownIndex).filter(isShown) };
+    return {
+      ...table,
+      indexes: readIndexes(indexes?.rows ?? [])
+        .map(shownIndex)
+        .filter(isShown),
+    };
   });
 }
 

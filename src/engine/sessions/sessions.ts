@@ -16,13 +16,13 @@ import { projectMovingError } from '../../tenancy/postgres-errors.js';
 import type { PostgresServer } from '../../tenancy/postgres-server.js';
 import type { Authenticator } from '../access/authenticate.js';
 import type { TokenRateLimiter } from '../access/rate-limits.js';
-import type { Caller } from '../access/tokens.js';
+import { type Caller, usersOf } from '../access/tokens.js';
 import { WaitBudget } from '../../db/wait-budget.js';
 import { untilRunning } from '../../db/database-access.js';
 import type { CorruptionLog } from '../../db/corruption-log.js';
 import type { Projects } from '../projects/projects.js';
 import type { Quotas } from '../../db/quota.js';
-import { PROJECT_ROLES, type ProjectRole } from '../../tenancy/placement.js';
+import type { ProjectRole } from '../../tenancy/placement.js';
 import { ClientSession, type SessionOwner } from './client-session.js';
 import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
 import { overQuota, SessionLimitEnforcer, type SessionTimes } from './session-limits.js';
@@ -116,9 +116,21 @@ export class PortSessions {
       const tooOften = this.services.tokenRate?.count(caller).refusal ?? null;
       if (tooOften !== null) throw tooOften;
       const { project, isReadOnly } = entitled(caller, login);
-      const owner = { ...login, caller, project, role: caller.role, isReadOnly, origin: { ...actorOf(caller), ...origin } };
+      const owner = {
+        ...login,
+        caller,
+        project,
+        role: caller.role,
+        isReadOnly,
+        origin: { ...actorOf(caller), ...origin },
+      };
       const session = await this.start(owner, login);
-      this.services.audit.record(owner.origin, { operation: 'session.open', outcome: 'ok', project, object: owner.user });
+      this.services.audit.record(owner.origin, {
+        operation: 'session.open',
+        outcome: 'ok',
+        project,
+        object: owner.user,
+      });
       return session;
     } catch (error) {
       if (error instanceof EngineError)
@@ -232,7 +244,7 @@ function entitled(caller: Caller, { user, database }: ClientLogin): { project: P
   if (project === null) {
     throw new SessionError('28000', 'an admin token gives no access to project data', 'insufficient_scope');
   }
-  const users: readonly string[] = role === null ? PROJECT_ROLES : [role];
+  const users = usersOf(caller);
   if (!users.includes(user)) {
     const hint = `Use ${users.toReversed().join(' or ')} as the user, the project as the database, and the token as the password.`;
     throw new SessionError('28000', `role "${user.slice(0, 63)}" does not exist`, 'insufficient_scope', hint);

@@ -6,7 +6,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import * as wire from '../../contract/wire/neon.js';
-import type { Caller } from '../../engine/access/tokens.js';
+import { type Caller, usersOf } from '../../engine/access/tokens.js';
 import { sqlstateOf } from '../../engine/sessions/session-error.js';
 import { type Query, type QueryResult, runQueries, saidByPostgres } from '../../engine/sql/run-queries.js';
 import { bearerToken, requireScope, runsAsReader } from '../admission.js';
@@ -138,10 +138,11 @@ function runsAsNeonReader(caller: Caller, headers: IncomingHttpHeaders): boolean
   if (database !== '' && database !== project) {
     throw wrong(`The token is not for the database ${quoted(database)}, but for ${quoted(project)}`);
   }
-  if (!['', 'writer', 'reader'].includes(user)) {
-    throw wrong(`There is no user ${quoted(user)}: use "writer", or "reader" for READ ONLY transactions`);
+  if (user !== '' && !usersOf(caller).includes(user)) {
+    const users = caller.role === null ? '"writer", or "reader" for READ ONLY transactions' : quoted(caller.role);
+    throw wrong(`There is no user ${quoted(user)}: use ${users}`);
   }
-  const isReader = runsAsReader(caller, user === '' ? undefined : user === 'reader');
+  const isReader = runsAsReader(caller, user === '' || user === caller.role ? undefined : user === 'reader');
   requireScope(caller, isReader ? 'sql:read' : 'sql:write');
   return isReader;
 }

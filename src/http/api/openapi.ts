@@ -15,6 +15,7 @@ import * as projects from '../../contract/wire/projects.js';
 import * as quarantine from '../../contract/wire/quarantine.js';
 import * as receipts from '../../contract/wire/receipts.js';
 import * as dryRun from '../../contract/wire/dry-run.js';
+import * as roles from '../../contract/wire/roles.js';
 import * as requests from '../../contract/wire/requests.js';
 import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
@@ -50,7 +51,7 @@ export function openApiDocument(operations: readonly Operation[]): Json {
     servers: [{ url: '/' }],
     security: [{ bearer: [] }],
     tags: [
-      { name: 'schema', description: 'Tables, columns and indexes' },
+      { name: 'schema', description: 'Tables, columns, indexes and roles' },
       { name: 'data', description: 'Records' },
       { name: 'sql', description: 'Free SQL' },
       { name: 'token', description: 'The token of a request' },
@@ -73,6 +74,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     tables,
     distribution,
     indexes,
+    roles,
     batch,
     quarantine,
     receipts,

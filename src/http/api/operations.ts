@@ -18,7 +18,17 @@ import { RUN_SQL } from './sql.js';
 import { TABLES } from './tables.js';
 import { TOKENS } from './tokens.js';
 
-const OF_PROJECTS = [...TABLES, ...COLUMNS, ...INDEXES, ...ROLES, ...RECORDS, ...QUARANTINE, ...RECEIPTS, RUN_SQL, RUN_QUERIES];
+const OF_PROJECTS = [
+  ...TABLES,
+  ...COLUMNS,
+  ...INDEXES,
+  ...ROLES,
+  ...RECORDS,
+  ...QUARANTINE,
+  ...RECEIPTS,
+  RUN_SQL,
+  RUN_QUERIES,
+];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
 
 /** The words of the audit log and whether the setting `changes` records them. */

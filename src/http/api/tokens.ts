@@ -36,7 +36,14 @@ const READ_TOKEN: Operation = {
   slot: null,
   success: succeeds(200, wire.OwnTokenResponse, 'token found', {
     project: { id: ID, name: 'shop' },
-    token: { id: ID, name: 'importer', admin: false, scopes: ['schema:read', 'data:write'], role: null, expires_at: null },
+    token: {
+      id: ID,
+      name: 'importer',
+      admin: false,
+      scopes: ['schema:read', 'data:write'],
+      role: null,
+      expires_at: null,
+    },
   }),
   errors: [],
   handle(call) {

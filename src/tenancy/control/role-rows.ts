@@ -28,9 +28,7 @@ export class RoleRows {
   }
 
   async exists(projectId: string, name: string): Promise<boolean> {
-    const rows = await this.pool.query(
-      sql`SELECT FROM cdp.roles WHERE project_id = ${projectId} AND name = ${name}`,
-    );
+    const rows = await this.pool.query(sql`SELECT FROM cdp.roles WHERE project_id = ${projectId} AND name = ${name}`);
     return rows.length === 1;
   }
 

@@ -113,6 +113,21 @@ describe('a JWT is accepted', () => {
     expect((await schema(await sign(claims))).status).toBe(200);
   });
 
+  it('and acts as the role of its project that it names, or is refused if there is none', async () => {
+    const created = await project.call('POST', '/api/cdp/schema/role', { body: { name: 'analyst' } });
+    const { postgres_name: analyst } = created.body.role as { postgres_name: string };
+    const asRole = async (role: unknown) =>
+      service.call('POST', '/api/cdp/sql', {
+        token: await sign({ role, scope: 'sql:read' }),
+        body: { sql: 'SELECT current_user AS who' },
+      });
+    expect((await asRole('analyst')).body.rows).toEqual([{ who: analyst }]);
+    for (const role of ['nobody', 'writer', 'authenticated', '"; x', '', 7, ['analyst']])
+      expectFailure(await asRole(role), 401, 'unauthorized');
+    await project.call('DELETE', '/api/cdp/schema/role/analyst');
+    await expect.poll(async () => (await asRole('analyst')).status).toBe(401);
+  });
+
   it.each(['ES256', 'PS256', 'EdDSA'])('signed by %s', async (alg) => {
     const pair = await generateKeyPair(alg, { extractable: true });
     published = [await jwk(pair, alg, alg)];

@@ -16,6 +16,7 @@ import {
   type TestResponse,
   type TestService,
 } from '../../support/service.js';
+import { tool } from '../../support/mcp.js';
 
 const SQL = '/api/cdp/sql';
 const PORT = { 'pg-port': '0' };
@@ -203,6 +204,41 @@ describe.each(PLACES)('on %s', (_, start) => {
       await client.end();
     }
     await expect(connect('intern', await project.tokenWith('sql:read'))).rejects.toThrow('does not exist');
+  });
+
+  it("serves it to Neon's driver, by MCP, as a stream, and in a dry run", async () => {
+    const neon = (user: string, token: string) =>
+      as(
+        token,
+        'POST',
+        '/sql',
+        { query: 'SELECT current_user AS who', params: [] },
+        {
+          'neon-connection-string': `postgresql://${user}:${token}@localhost/${project.name}`,
+        },
+      );
+    expect((await neon('intern', reads)).body).toMatchObject({ rows: [{ who: intern }] });
+    expectFailure(await neon('reader', reads), 400, 'invalid_request');
+    expectFailure(await neon('writer', reads), 400, 'invalid_request');
+
+    const query = await tool(service, reads, 'query', { sql: 'SELECT email FROM customers' });
+    expect(query).toMatchObject({ isError: true });
+    expect(JSON.stringify(query)).toContain('permission denied');
+    expect(JSON.stringify(await tool(service, reads, 'list_tables', {}))).not.toContain('secrets');
+    const described = JSON.stringify(await tool(service, reads, 'describe_table', { table: 'customers' }));
+    expect(described).toContain('country');
+    expect(described).not.toContain('email');
+
+    const stream = (text: string) => as(reads, 'POST', SQL, { sql: text }, { accept: 'text/csv' });
+    expect((await stream('SELECT country FROM customers ORDER BY 1')).text).toBe('country\nGB\nUS\n');
+    expectFailure(await stream('SELECT * FROM customers'), 403, 'permission_denied');
+
+    const writes = await project.tokenAs('partner', 'sql:write', 'data:write');
+    const tried = await as(writes, 'POST', '/api/cdp/data/orders?dry_run=true', [{ total: 9 }]);
+    expect(tried).toMatchObject({ status: 201, body: { dry_run: true } });
+    const dry = (text: string) => as(writes, 'POST', `${SQL}?dry_run=true`, { sql: text });
+    expect((await dry('INSERT INTO orders (total) VALUES (9)')).status).toBe(200);
+    expectFailure(await dry('DELETE FROM orders'), 403, 'permission_denied');
   });
 
   it('gives it no way to become another role', async () => {

@@ -126,6 +126,7 @@ describe('the document', () => {
       createTable: 201,
       addColumn: 201,
       createIndex: 201,
+      createRole: 201,
       insertRecords: 201,
       createProject: 201,
       createToken: 201,

@@ -1,0 +1,92 @@
+/** `cdp role create|list|show|drop`: the roles that a project makes. */
+import { Command } from 'commander';
+import { counted } from '../../contract/message-text.js';
+import type { TablePrivileges } from '../../contract/wire/roles.js';
+import { fitting } from '../terminal/grid.js';
+import { print, warn } from '../terminal/output.js';
+import { clientFromOptions } from './profiles.js';
+import { remoteOptions } from './remote-options.js';
+
+export function roleCommand(): Command {
+  return new Command('role')
+    .description('Create, list, show and drop the roles of a project')
+    .addCommand(create())
+    .addCommand(list())
+    .addCommand(show())
+    .addCommand(drop());
+}
+
+function create(): Command {
+  const command = new Command('create')
+    .description('Create a role, which has no rights until SQL grants them')
+    .argument('<NAME>')
+    .option('--comment <TEXT>', 'What it is for')
+    .option('--json', 'Print JSON');
+  return remoteOptions(command).action(async (name: string) => {
+    const { comment } = command.opts<{ comment?: string }>();
+    const client = await clientFromOptions(command);
+    const role = await client.createRole({ name, ...(comment === undefined ? {} : { comment }) });
+    print(command, role, [`Role ${name} created`]);
+    if (command.opts<{ json?: boolean }>().json) return;
+    warn(`Give it rights with cdp sql: GRANT SELECT ON customers TO ${role.postgres_name}`);
+    warn(`Create a token that acts as it: cdp token create --project PROJECT --role ${name} --read-only --expires 90d`);
+  });
+}
+
+function list(): Command {
+  const command = new Command('list').description('List the roles').option('--json', 'Print JSON');
+  return remoteOptions(command).action(async () => {
+    const roles = await (await clientFromOptions(command)).roles();
+    const rows = roles.map(({ name, postgres_name: inSql, comment, created_at: at }) => [
+      name,
+      inSql,
+      at,
+      comment ?? '',
+    ]);
+    const heads = ['role', 'name in SQL', 'created', 'comment'].map((head) => ({ name: head }));
+    print(command, roles, roles.length === 0 ? ['No roles yet'] : fitting(heads, rows));
+  });
+}
+
+function show(): Command {
+  const command = new Command('show')
+    .description('Show what a role may do now, and its tokens')
+    .argument('<NAME>')
+    .option('--json', 'Print JSON');
+  return remoteOptions(command).action(async (name: string) => {
+    const role = await (await clientFromOptions(command)).role(name);
+    const { tables, tokens } = role;
+    const tokenRows = tokens.map((token) => [token.name, token.scopes.join(','), token.expires_at ?? 'never']);
+    print(command, role, [
+      `${name}, in SQL ${role.postgres_name}${role.comment === null ? '' : `: ${role.comment}`}`,
+      '',
+      ...(tables.length === 0
+        ? ['It may use no table.']
+        : fitting([{ name: 'table' }, { name: 'privileges' }, { name: 'rows' }], tables.map(cellsOf))),
+      '',
+      ...(tokens.length === 0
+        ? ['No token acts as it.']
+        : fitting([{ name: 'token' }, { name: 'scopes' }, { name: 'expires' }], tokenRows)),
+    ]);
+  });
+}
+
+const cellsOf = ({ schema, table, privileges, columns, row_security: hasPolicies }: TablePrivileges): string[] => [
+  schema === 'data' ? table : `${schema}.${table}`,
+  [...privileges, ...Object.entries(columns).map(([what, names]) => `${what} (${names.join(', ')})`)].join(', '),
+  hasPolicies ? 'by policies' : 'all',
+];
+
+function drop(): Command {
+  const command = new Command('drop')
+    .description('Drop a role with its rights, and revoke its tokens')
+    .argument('<NAME>')
+    .option('--json', 'Print JSON');
+  return remoteOptions(command).action(async (name: string) => {
+    const dropped = await (await clientFromOptions(command)).dropRole(name);
+    const { revoked_tokens: tokens, dropped_large_objects: objects } = dropped;
+    print(command, dropped, [
+      `Role ${name} dropped, ${counted(tokens, 'token')} revoked${objects === 0 ? '' : `, ${counted(objects, 'large object')} dropped`}`,
+    ]);
+  });
+}
