@@ -1,6 +1,6 @@
 /** The screens: each has a folder and an entry here. */
 import type { FunctionComponent } from 'preact';
-import { isAdmin, hasScope } from './session.js';
+import { isAdmin, hasScope, managesRoles } from './session.js';
 
 export interface ScreenEntry {
   /** The first part of the fragment, such as `sql` in `#/sql`. */
@@ -40,6 +40,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     label: 'Quarantine',
     isUseful: () => hasScope('sql:read'),
     load: async () => (await import('./quarantine/quarantine-screen.js')).QuarantineScreen,
+  },
+  {
+    path: 'roles',
+    label: 'Roles',
+    isUseful: managesRoles,
+    load: async () => (await import('./roles/roles-screen.js')).RolesScreen,
   },
   {
     path: 'projects',

@@ -9,6 +9,8 @@ export interface Session {
   /** null for an admin token, which belongs to no project. */
   readonly project: { readonly id: string; readonly name: string } | null;
   readonly scopes: ReadonlySet<Scope>;
+  /** The role of the project as which the token does everything; null: its scopes decide. */
+  readonly role: string | null;
   /** Aborted when the session ends, so that its running requests end, too. */
   readonly left: AbortSignal;
 }
@@ -20,6 +22,9 @@ export const session = signal<Session | null>(null);
 export const farewell = signal('');
 
 export const hasScope = (scope: Scope): boolean => session.value?.scopes.has(scope) ?? false;
+
+/** Whether the token may manage the project's roles: none that acts as a role may. */
+export const managesRoles = (): boolean => hasScope('schema:write') && session.value?.role === null;
 
 export const isAdmin = (): boolean => session.value !== null && session.value.project === null;
 
@@ -41,7 +46,8 @@ export async function enter(given: string, remember: boolean): Promise<void> {
   if (remember) sessionStorage.setItem(KEY, token);
   farewell.value = '';
   leaving = new AbortController();
-  session.value = { client, token, project, scopes: new Set(rights.scopes), left: leaving.signal };
+  const { scopes, role } = rights;
+  session.value = { client, token, project, scopes: new Set(scopes), role, left: leaving.signal };
 }
 
 /** The token that the user asked this tab to keep. */

@@ -4,6 +4,7 @@ import { DAY_MS } from '../contract/calendar.js';
 import { READ_SCOPES, type Scope, SCOPE_IN_WORDS, SCOPES } from '../contract/names.js';
 import { isUuid } from '../contract/patterns.js';
 import type { ProjectsResponse } from '../contract/wire/projects.js';
+import type { TablePrivileges, TokenTablesResponse } from '../contract/wire/roles.js';
 import type {
   CreateTokenResponse,
   CreateTokenBody,
@@ -14,6 +15,7 @@ import type {
 import { tableLines } from './terminal/grid.js';
 import type { AdminSocketClient } from './admin-socket-client.js';
 import { UsageError } from './exit.js';
+import { privilegeLines } from './terminal/privileges.js';
 import { operatorOptions, nowQuery, operatorAction, parseDuration, withAdminSocket } from './operator-commands.js';
 import { print, warn } from './terminal/output.js';
 
@@ -154,14 +156,20 @@ function show(): Command {
       last_used_at: usedAt,
       revoked_at: revokedAt,
     } = token;
-    print(command, token, [
+    const tables = project === null || revokedAt !== null ? [] : await tablesOf(admin, project, id);
+    print(command, { ...token, tables }, [
       `${name}, ${project === null ? 'an admin token' : `of the project ${project}`}`,
       inWords(token, project === null),
       `Created at ${createdAt}${author === null ? '' : ` by ${author}`}; last used: ${usedAt ?? 'never'}`,
       ...(revokedAt === null ? [] : [`Revoked at ${revokedAt}`]),
+      ...(project === null || revokedAt !== null ? [] : ['', 'By SQL, now:', ...privilegeLines(tables)]),
     ]);
   });
 }
+
+const tablesOf = async (admin: AdminSocketClient, project: string, id: string): Promise<TablePrivileges[]> =>
+  (await admin.call<TokenTablesResponse>('GET', `local/projects/${encodeURIComponent(project)}/tokens/${id}/tables`))
+    .tables;
 
 function revoke(): Command {
   const command = new Command('revoke')

@@ -1,5 +1,5 @@
 /** Derives names of columns from the fields of a file. SQL need not quote them: `Score (0-10)` becomes `score_0_10`. */
-import { NAME_PATTERN } from '../contract/names.js';
+import { NAME_PATTERN, RESERVED_WORDS } from '../contract/names.js';
 
 const NAME = new RegExp(NAME_PATTERN);
 const NAME_CHARACTERS = 63;
@@ -18,22 +18,6 @@ const LETTERS: Readonly<Record<string, string>> = {
   þ: 'th',
   ð: 'd',
 };
-
-/**
- * Postgres's reserved words, which must be quoted as a column name. `user` without quotes is a function (Postgres
- * manual, SQL Key Words).
- */
-export const RESERVED_WORDS: ReadonlySet<string> = new Set(
-  (
-    'all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column ' +
-    'concurrently constraint create cross current_catalog current_date current_role current_schema current_time ' +
-    'current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze ' +
-    'from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit localtime ' +
-    'localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references returning ' +
-    'right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user ' +
-    'using variadic verbose when where window with'
-  ).split(' '),
-);
 
 /** Whether SQL must quote the name. */
 export const needsQuotes = (name: string): boolean => RESERVED_WORDS.has(name) || /[A-Z]/.test(name);

@@ -9,7 +9,7 @@ import { Fleet, type FleetEvents, type SuperuserLogin } from '../embedded/fleet.
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
-import { OWN_SERVER_ROLES, type Placement, type ProjectRoleNames } from './placement.js';
+import { OWN_SERVER_ROLES, type Placement, type ProjectRoleNames, ROLE_MARK } from './placement.js';
 import type { ProjectDatabaseSetup } from './project-database-setup.js';
 import { rollBackPrepared } from './prepared-transactions.js';
 import { ensureRoles, grantProjectRights } from './project-rights.js';
@@ -17,7 +17,7 @@ import { databaseSize } from './server-facts.js';
 import { withServiceSession } from './service-pool.js';
 import type { Tenancy } from './tenancy.js';
 import { connectionsTo, type PostgresServer } from './postgres-server.js';
-import { type Fragment, ident, type ServerAddress, sql } from '../pg/index.js';
+import { type Fragment, ident, literal, type ServerAddress, type Session, sql } from '../pg/index.js';
 
 const PLACEMENT = {
   added: null,
@@ -157,8 +157,8 @@ export class OwnServerTenancy implements Tenancy {
     return null;
   }
 
-  markRole(): Promise<void> {
-    return Promise.resolve();
+  async markRole(session: Session, role: string): Promise<void> {
+    await session.query(sql`COMMENT ON ROLE ${ident(role)} IS ${literal(ROLE_MARK)}`);
   }
 
   /** All projects with a server of their own have roles of the same names. */

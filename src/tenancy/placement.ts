@@ -48,12 +48,21 @@ export const roleKnownAs = (placement: Pick<Placement, 'writer'>, postgresName: 
   hasOwnServer(placement) ? postgresName : postgresName.slice(prefixOf(placement).length);
 
 /**
- * The name that a project knows its role by, in SQL; null for roles that it has not made. Needs no right to a catalog.
+ * The comment of such a role on a project's own server, where its name does not tell it from one that an operator has
+ * made. No role of a project can change it.
+ */
+export const ROLE_MARK = 'made by the project';
+
+/**
+ * The name that a project knows its role by, in SQL; null for roles that it has not made. On a shared server it needs no
+ * right to a catalog.
  * @param role a name on the server, as text
  */
 export const madeRole = (placement: Pick<Placement, 'writer'>, role: Fragment): Fragment =>
   hasOwnServer(placement)
-    ? sql`CASE WHEN NOT ${role} = ANY ('{writer,reader,cdp_service,b_iter,public,none}'::text[]) AND ${role} !~ '^pg_' THEN ${role} END`
+    ? // Names of columns of its own: the role may be given as the column of a query around it.
+      sql`(SELECT made_name FROM (SELECT rolname::text, oid FROM pg_roles) AS made (made_name, made_oid)
+        WHERE made_name = ${role} AND shobj_description(made_oid, 'pg_authid') = ${ROLE_MARK})`
     : sql`CASE WHEN starts_with(${role}, ${prefixOf(placement)}) THEN substr(${role}, ${prefixOf(placement).length + 1}) END`;
 
 /** A condition on the name of a role, as text: the project has made it. */

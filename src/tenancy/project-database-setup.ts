@@ -2,6 +2,7 @@
  * Sets up the service's part of a project's database, in every tenancy: migrations, extensions, rights. It is repaired
  * if the project, a half restored backup or an older program has changed it.
  */
+import { EngineError } from '../contract/errors.js';
 import {
   ident,
   type LoginOptions,
@@ -223,6 +224,8 @@ export class ProjectDatabaseSetup {
         await this.requireNoMove(session, placement);
         for (const role of await ensureRoles(session, roles, (name) => tenancy.roleOptions(name)))
           await tenancy.markRole(session, role);
+        const made = await madeRoles(session, placement);
+        for (const role of roles) if (!made.includes(role)) throw notMade(role);
         await grantAccess(session, placement, roles);
       }),
     );
@@ -237,8 +240,7 @@ export class ProjectDatabaseSetup {
   dropRole(tenancy: Tenancy, placement: Placement, name: string): Promise<number> {
     const role = postgresRole(placement, name);
     return this.asService(tenancy, placement, async (session) => {
-      const [exists] = await session.query(sql`SELECT FROM pg_roles WHERE rolname = ${role}`);
-      if (exists === undefined) return 0;
+      if (!(await madeRoles(session, placement)).includes(role)) return 0;
       await withMaintenanceLock(session, async () => {
         await this.requireNoMove(session, placement);
         await session.query(sql`REVOKE CONNECT ON DATABASE ${ident(placement.database)} FROM ${ident(role)}`);
@@ -290,6 +292,10 @@ export class ProjectDatabaseSetup {
     return breaker.runWhileUp((signal) => inDatabase(tenancy, placement, repeated, signal));
   }
 }
+
+/** An operator has made it. */
+const notMade = (role: string) =>
+  new EngineError('unique_violation', `The server has a role "${role}" that the project has not made`);
 
 /** Any other failure is not about the password. */
 const refusesPassword = (login: LoginOptions): Promise<boolean> =>

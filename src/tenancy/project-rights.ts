@@ -308,7 +308,7 @@ export async function findDrift(
         AND has_database_privilege(oid, ${database}, 'CONNECT') AND has_schema_privilege(oid, ${schema}, 'USAGE')))),
       ('its roles have their own synchronous_commit', EXISTS (SELECT
         FROM pg_db_role_setting, unnest(setconfig) setting
-        WHERE (setrole IN (${writer}::regrole, ${reader}::regrole) OR ${isMadeRole(placement, sql`setrole::regrole::text`)})
+        WHERE (setrole IN (${writer}::regrole, ${reader}::regrole) OR setrole <> 0 AND ${isMadeRole(placement, sql`setrole::regrole::text`)})
           AND starts_with(setting, ${`${COMMIT_SETTING}=`}))),
       ('its roles lack privileges', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
         AND has_database_privilege(${writer}, ${database}, 'TEMPORARY')

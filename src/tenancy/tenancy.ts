@@ -81,7 +81,7 @@ interface RoleRules {
   password(role: string): string;
   /** The role's password under the previous secret; null: there is none. */
   previousPassword(role: string): string | null;
-  /** Marks a new role as one of this installation, where several may share a server. */
+  /** Marks a new role that a project has made, where its name alone would not tell whose it is. */
   markRole(session: Session, role: string): Promise<void>;
   /** Hides information about other projects that Postgres shows in a project's database. Can be repeated. */
   hideOthers(session: Session): Promise<void>;

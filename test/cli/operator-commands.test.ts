@@ -181,6 +181,7 @@ describe('on the running service', () => {
       id: expect.stringMatching(UUID) as string,
       name: 'x',
       scopes: ['data:write'],
+      role: null,
       created_at: expect.stringMatching(TIME) as string,
       created_by: expect.stringMatching(/^command_line \S/) as string,
       expires_at: expect.stringMatching(TIME) as string,

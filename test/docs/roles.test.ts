@@ -63,6 +63,7 @@ it('lets the intern read two tables, but no e-mail addresses, and the partner on
   expect(await call(url, 'POST', '/api/cdp/data/orders', { token: partner, body })).toMatchObject({ status: 201 });
   expectFailure(await call(url, 'GET', '/api/cdp/schema', { token: partner }), 403, 'insufficient_scope');
 
+  expect(await run('cdp token show intern')).toMatch(/customers +\| SELECT \(id, country\) \| all/);
   const shown = await run('cdp role show intern; cdp role list; cdp tables; cdp role drop intern');
   expect(shown).toMatch(/customers +\| SELECT \(id, country\) \| all/);
   expect(shown).toMatch(/orders +\| SELECT +\| all/);

@@ -85,13 +85,14 @@ export const deleteProject = (project: string): ApiRequest => ({
 
 export const createToken = (
   project: string,
-  token: { name: string; scopes: readonly Scope[]; expiresAt: string | null },
+  token: { name: string; scopes: readonly Scope[]; role: string; expiresAt: string | null },
 ): ApiRequest => ({
   method: 'POST',
   path: pathOf(project, 'tokens'),
   body: {
     ...(token.name === '' ? {} : { name: token.name }),
     scopes: token.scopes,
+    ...(token.role === '' ? {} : { role: token.role }),
     ...(token.expiresAt === null ? {} : { expires_at: token.expiresAt }),
   },
 });

@@ -7,11 +7,12 @@ import { Alert } from '../parts/announcements.js';
 import { Notice, useDialog } from '../parts/dialog.js';
 import { CheckboxField, SelectField, TextField } from '../parts/fields.js';
 import { Icon } from '../parts/icon.js';
-import { ago, day } from '../parts/formats.js';
+import { day } from '../parts/formats.js';
 import { ActionForm } from '../parts/action-form.js';
 import { createToken, listTokens, revokeToken } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
-import { actionColumn, Table } from '../parts/table.js';
+import { actionColumn, type Column, Table } from '../parts/table.js';
+import { endOf, lastUseOf, scopesOf, stateOf } from '../parts/token-words.js';
 
 export function Tokens({ project }: { project: string }) {
   const { value: tokens, error, reload } = useLoaded(() => listTokens(project), project);
@@ -60,16 +61,16 @@ const TokenTable = ({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: 
         cell: (token) => (
           <>
             {token.name}
-            <p class="narrow-only quiet">{scopesOf(token)}</p>
+            <p class="narrow-only quiet">
+              {scopesOf(token)}
+              {token.role !== null && `, as ${token.role}`}
+            </p>
           </>
         ),
       },
       { title: 'Scopes', class: 'wide-only', cells: 'is-text', cell: scopesOf },
-      {
-        title: 'Last used',
-        class: 'wide-only',
-        cell: ({ last_used_at: at }) => (at === null ? 'never' : ago(Date.parse(at))),
-      },
+      ...(tokens.some(({ role }) => role !== null) ? [ROLE] : []),
+      { title: 'Last used', class: 'wide-only', cell: lastUseOf },
       { title: 'Created', class: 'wide-only', cell: ({ created_at: at }) => day(at) },
       { title: 'Expires', cell: endOf },
       actionColumn({
@@ -82,18 +83,7 @@ const TokenTable = ({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: 
   />
 );
 
-const scopesOf = ({ scopes }: Token): string => (scopes.length === SCOPES.length ? 'all scopes' : scopes.join(', '));
-
-function stateOf({ revoked_at, expires_at }: Token): 'good' | 'revoked' | 'expired' {
-  if (revoked_at !== null) return 'revoked';
-  return expires_at !== null && Date.parse(expires_at) <= Date.now() ? 'expired' : 'good';
-}
-
-function endOf(token: Token): string {
-  const state = stateOf(token);
-  if (state !== 'good') return state;
-  return token.expires_at === null ? 'never' : day(token.expires_at);
-}
+const ROLE: Column<Token> = { title: 'Role', class: 'wide-only', cells: 'is-text mono', cell: ({ role }) => role };
 
 /** In days. */
 const LIFETIMES = [
@@ -113,11 +103,12 @@ interface NewTokenProps {
 function NewToken({ project, onClose, onDone }: NewTokenProps) {
   const name = useSignal('');
   const scopes = useSignal<readonly Scope[]>(READ_SCOPES);
+  const role = useSignal('');
   const days = useSignal('90');
   const toggle = (scope: Scope) =>
     (scopes.value = SCOPES.filter((each) => scopes.value.includes(each) !== (each === scope)));
   const expiresAt = days.value === '' ? null : new Date(Date.now() + Number(days.value) * 86_400_000).toISOString();
-  const wanted = { name: name.value.trim(), scopes: scopes.value, expiresAt };
+  const wanted = { name: name.value.trim(), scopes: scopes.value, role: role.value.trim(), expiresAt };
   return (
     <ActionForm<CreateTokenResponse>
       title={`New token for ${project}`}
@@ -143,6 +134,11 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
           />
         ))}
       </fieldset>
+      <TextField label="Role" text={role} placeholder="none" aria-describedby="role-help" />
+      <p id="role-help" class="quiet">
+        A role of the project, as which the token does everything. <code>GRANT</code> then decides what it may do within
+        these scopes.
+      </p>
       <SelectField label="Expires" value={days.value} items={LIFETIMES} onChange={(chosen) => (days.value = chosen)} />
     </ActionForm>
   );

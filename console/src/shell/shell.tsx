@@ -8,11 +8,11 @@ import { ThemeButton } from '../parts/theme-button.js';
 import { Toast } from '../parts/announcements.js';
 import { linkTo, replaceRoute, route } from '../route.js';
 import { type ScreenEntry, type ScreenProps, usefulScreens } from '../screens.js';
-import { currentSession, leave } from '../session.js';
+import { currentSession, leave, type Session } from '../session.js';
 import { KeyMap, keyMapIsOpen, useShellKeys } from './key-map.js';
 
 export function Shell() {
-  const { project } = currentSession();
+  const { project, role } = currentSession();
   const screens = usefulScreens();
   const [name, ...path] = route.value;
   const screen = screens.find((candidate) => candidate.path === name) ?? screens[0];
@@ -25,9 +25,12 @@ export function Shell() {
   return (
     <div class="shell">
       <header class="bar">
-        <span class="bar-project" title={project === null ? 'Admin token' : `Project ${project.name}`}>
+        <span class="bar-project" title={whoseToken(currentSession())}>
           <Icon name="database" />
-          <span class="bar-name">{project?.name ?? 'admin'}</span>
+          <span class="bar-name">
+            {project?.name ?? 'admin'}
+            {role !== null && ` as ${role}`}
+          </span>
         </span>
         <nav class="bar-nav" aria-label="Screens">
           {screens.map(({ path: target, label }) => (
@@ -55,6 +58,11 @@ export function Shell() {
       <Toast />
     </div>
   );
+}
+
+function whoseToken({ project, role }: Session): string {
+  if (project === null) return 'Admin token';
+  return role === null ? `Project ${project.name}` : `Project ${project.name}, as the role ${role}`;
 }
 
 function Loaded({ screen, path }: { screen: ScreenEntry } & ScreenProps) {

@@ -1,9 +1,9 @@
 /** `cdp role create|list|show|drop`: the roles that a project makes. */
 import { Command } from 'commander';
 import { counted } from '../../contract/message-text.js';
-import type { TablePrivileges } from '../../contract/wire/roles.js';
 import { fitting } from '../terminal/grid.js';
 import { print, warn } from '../terminal/output.js';
+import { privilegeLines } from '../terminal/privileges.js';
 import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 
@@ -60,9 +60,7 @@ function show(): Command {
     print(command, role, [
       `${name}, in SQL ${role.postgres_name}${role.comment === null ? '' : `: ${role.comment}`}`,
       '',
-      ...(tables.length === 0
-        ? ['It may use no table.']
-        : fitting([{ name: 'table' }, { name: 'privileges' }, { name: 'rows' }], tables.map(cellsOf))),
+      ...privilegeLines(tables),
       '',
       ...(tokens.length === 0
         ? ['No token acts as it.']
@@ -70,12 +68,6 @@ function show(): Command {
     ]);
   });
 }
-
-const cellsOf = ({ schema, table, privileges, columns, row_security: hasPolicies }: TablePrivileges): string[] => [
-  schema === 'data' ? table : `${schema}.${table}`,
-  [...privileges, ...Object.entries(columns).map(([what, names]) => `${what} (${names.join(', ')})`)].join(', '),
-  hasPolicies ? 'by policies' : 'all',
-];
 
 function drop(): Command {
   const command = new Command('drop')

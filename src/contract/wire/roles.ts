@@ -53,6 +53,11 @@ export const TablePrivileges = Type.Object({
 });
 export type TablePrivileges = Static<typeof TablePrivileges>;
 
+/** Only on the admin socket. */
+export interface TokenTablesResponse {
+  tables: TablePrivileges[];
+}
+
 export const DetailedRole = Type.Object({
   ...role,
   tokens: Type.Array(Token, { description: 'Tokens that act as the role and are not revoked.' }),

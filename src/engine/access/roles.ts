@@ -14,7 +14,7 @@ import { shownToken } from '../../contract/wire/tokens.js';
 import type { Project } from '../../db/project.js';
 import { BEGIN, ROLLBACK, type Row, sql, type Statement } from '../../pg/index.js';
 import { IN_PG_CATALOG } from '../../tenancy/connections/project-session.js';
-import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
 import { withProjectLock } from '../../tenancy/control/project-lock.js';
 import type { RoleRow } from '../../tenancy/control/role-rows.js';
 import { type Placement, postgresRole } from '../../tenancy/placement.js';
@@ -88,19 +88,26 @@ export class Roles {
 
   /** What a role may do now, and its tokens. @throws EngineError not_found, database_unavailable, query_timeout */
   async show(project: Project, name: string, signal: AbortSignal): Promise<DetailedRole> {
-    const { row } = project;
-    const role = await this.find(row, name);
-    const tokens = await this.services.control.tokens.list(row.id);
-    const query = privilegesOf(row.placement, name);
-    const rows = await project.read({ signal, connection: 'write-unless-fenced' }, async (db) => {
-      const results = await db.run([BEGIN, IN_PG_CATALOG, query, ROLLBACK]);
-      return results[2]?.rows ?? [];
-    });
+    const { id, placement } = project.row;
+    const role = await this.find(project.row, name);
+    const tokens = await this.services.control.tokens.list(id);
     return {
-      ...shownRole(row.placement, role),
+      ...shownRole(placement, role),
       tokens: tokens.filter((token) => token.role === name && token.revokedAt === null).map(shownToken),
-      tables: rows.map(readPrivileges),
+      tables: await tablesFor(project, postgresRole(placement, name), signal),
     };
+  }
+
+  /**
+   * What SQL with a token may do now, by the role as which it runs; none without a scope for SQL.
+   * @param project that of the token
+   * @throws EngineError database_unavailable, query_timeout
+   */
+  async tablesOf({ role, scopes }: TokenRow, project: Project, signal: AbortSignal): Promise<TablePrivileges[]> {
+    const { placement } = project.row;
+    if (role !== null) return tablesFor(project, postgresRole(placement, role), signal);
+    if (scopes.includes('sql:write')) return tablesFor(project, placement.writer, signal);
+    return scopes.includes('sql:read') ? tablesFor(project, placement.reader, signal) : [];
   }
 
   private async find({ id }: ProjectRow, name: string): Promise<RoleRow> {
@@ -141,9 +148,19 @@ const shownRole = (placement: Placement, { name, comment, createdAt }: RoleRow):
   created_at: createdAt.toISOString(),
 });
 
-/** A row for each table to which the role has any privilege. For a session with the search path pg_catalog. */
+/** The tables to which a role has any privilege, by name. @param name on the server */
+async function tablesFor(project: Project, name: string, signal: AbortSignal): Promise<TablePrivileges[]> {
+  const query = privilegesOf(project.row.placement, name);
+  const rows = await project.read({ signal, connection: 'write-unless-fenced' }, async (db) => {
+    const results = await db.run([BEGIN, IN_PG_CATALOG, query, ROLLBACK]);
+    return results[2]?.rows ?? [];
+  });
+  return rows.map(readPrivileges);
+}
+
+/** For a session with the search path pg_catalog. */
 function privilegesOf(placement: Placement, name: string): Statement {
-  const role = sql`${postgresRole(placement, name)}::name`;
+  const role = sql`${name}::name`;
   return sql`
     SELECT n.nspname, c.relname,
       to_json(ARRAY(SELECT p FROM unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) p WHERE has_table_privilege(${role}, c.oid, p))),
@@ -153,7 +170,7 @@ function privilegesOf(placement: Placement, name: string): Statement {
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         WHERE NOT has_table_privilege(${role}, c.oid, p) AND has_column_privilege(${role}, c.oid, a.attnum, p)
         GROUP BY p) AS by_privilege),
-      c.relrowsecurity
+      c.relrowsecurity AND (c.relforcerowsecurity OR NOT pg_has_role(${role}, c.relowner, 'USAGE'))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${belongsToProject(placement)} AND has_schema_privilege(${role}, n.oid, 'USAGE')
       AND (has_table_privilege(${role}, c.oid, 'SELECT, INSERT, UPDATE, DELETE')

@@ -72,6 +72,20 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
     },
   },
   {
+    method: 'GET',
+    url: '/api/cdp/local/projects/:project/tokens/:token_id/tables',
+    success: { status: 200 },
+    async handle({ local, request, signal }) {
+      const { project: name, token_id: id } = request.params as { project: string; token_id: string };
+      const engine = await local.engine();
+      const row = await engine.projects.get(name);
+      const token = (await engine.tokens.list(row.id)).find((one) => one.id === id);
+      if (token === undefined) throw new EngineError('not_found', 'There is no token with this id');
+      const tables = await engine.roles.tablesOf(token, engine.admit(row, null), signal);
+      return { body: { success: true, tables } };
+    },
+  },
+  {
     method: 'DELETE',
     url: '/api/cdp/local/tokens/:token_id',
     query: NowQuery,

@@ -71,9 +71,8 @@ function auditedProject({ context, params, body }: FastifyRequest): { id: string
 }
 
 function auditedObject({ params, body, context }: FastifyRequest): string | null {
-  const value =
-    textIn(params, 'token_id') ?? textIn(params, 'request_id') ?? textIn(params, 'server') ?? textIn(params, 'move');
-  if (value !== null) return value;
+  const [value] = ['token_id', 'request_id', 'server', 'move', 'role_name'].flatMap((key) => textIn(params, key) ?? []);
+  if (value !== undefined) return value;
   const table = textIn(params, 'table_name');
   const objectName = textIn(body, context.route?.audit.object);
   if (table === null) return objectName;

@@ -40,7 +40,7 @@ describe.each(PLACES)('on %s', (_, start) => {
   const sql = (token: string, text: string): Promise<TestResponse> => as(token, 'POST', SQL, { sql: text });
   const create = async (name: string): Promise<string> => {
     const response = await project.call('POST', '/api/cdp/schema/role', { body: { name } });
-    expect(response).toMatchObject({ status: 201 });
+    expect([response.status, response.text]).toMatchObject([201, expect.any(String)]);
     return (response.body['role'] as { postgres_name: string }).postgres_name;
   };
   const connect = async (user: string, token: string): Promise<pg.Client> => {
@@ -274,6 +274,45 @@ describe.each(PLACES)('on %s', (_, start) => {
     expect((await sql(writes, `SELECT * FROM pg_stats WHERE tablename = 'secrets'`)).body['rows']).toEqual([]);
   });
 
+  it('shows it what Postgres shows every role, and does for it what the writer has offered', async () => {
+    await project.rows(`CREATE FUNCTION count_secrets() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT count(*) FROM data.secrets';
+      CREATE FUNCTION read_secrets() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM data.secrets';
+      CREATE VIEW offered AS SELECT text FROM secrets; CREATE VIEW kept WITH (security_invoker) AS SELECT text FROM secrets;
+      GRANT SELECT ON offered, kept TO ${intern}`);
+    expect((await sql(reads, 'SELECT count_secrets() AS n')).body['rows']).toEqual([{ n: 1 }]);
+    expect((await sql(reads, 'SELECT text FROM offered')).body['rows']).toEqual([{ text: 'hidden' }]);
+    for (const text of [
+      'SELECT read_secrets()',
+      'SELECT text FROM kept',
+      'EXPLAIN SELECT * FROM secrets',
+      'EXPLAIN ANALYZE SELECT * FROM secrets',
+    ])
+      expectFailure(await sql(reads, text), 403, 'permission_denied');
+    // A condition that fails tells nothing about rows that the role may not see.
+    expectFailure(
+      await sql(reads, `SELECT 1 / (SELECT count(*) FROM secrets WHERE text = 'hidden')`),
+      403,
+      'permission_denied',
+    );
+    const sessions = await sql(
+      reads,
+      `SELECT query FROM pg_catalog.pg_stat_activity WHERE usename <> current_user AND query ~ 'secrets'`,
+    );
+    expect(sessions.status === 403 || (sessions.body['rows'] as unknown[]).length === 0).toBe(true);
+  });
+
+  it('shares no session with another role', async () => {
+    const writes = await project.tokenAs('intern', 'sql:write');
+    const others = await project.tokenAs('partner', 'sql:write');
+    await sql(writes, `PREPARE mine AS SELECT 1; SET my.setting = 'intern'; LISTEN news`);
+    for (const token of [others, project.token, writes]) {
+      expectFailure(await sql(token, 'EXECUTE mine'), 400, 'sql_error');
+      expect(
+        (await sql(token, `SELECT current_setting('my.setting', true) AS it, session_user AS who`)).body['rows'],
+      ).not.toMatchObject([{ it: 'intern' }]);
+    }
+  });
+
   it('does not let settings of the role change what it may do', async () => {
     const { placement } = await service.engine.projects.get(project.name);
     const writes = await project.tokenAs('intern', 'sql:write');
@@ -329,6 +368,7 @@ describe.each(PLACES)('on %s', (_, start) => {
       'cdp_service',
       'postgres',
       'user',
+      'order',
       'w_0123456789abcdef0123',
     ])
       expectFailure(await named(name), 400, 'reserved_name');

@@ -311,6 +311,7 @@ describe('tokens', () => {
       id: expect.stringMatching(UUID) as string,
       name: 'importer',
       scopes: ['data:write', 'sql:read'],
+      role: null,
       created_at: expect.stringMatching(ISO) as string,
       created_by: expect.stringMatching(/^admin /) as string,
       expires_at: '2099-01-02T03:04:05.000Z',
@@ -431,7 +432,7 @@ describe('an admin token', () => {
       success: true,
       message: 'token found',
       project: null,
-      token: { id: details.id, name: 'ops', admin: true, scopes: [], expires_at: expiresAt.toISOString() },
+      token: { id: details.id, name: 'ops', admin: true, scopes: [], role: null, expires_at: expiresAt.toISOString() },
     });
   });
 

@@ -132,7 +132,7 @@ it('the token is in no line of the service log, even at the most verbose level',
 describe('a token with one scope', () => {
   const SCREENS: Record<(typeof SCOPES)[number], string[]> = {
     'schema:read': ['Tables'],
-    'schema:write': ['Tables'],
+    'schema:write': ['Tables', 'Roles'],
     'data:write': [],
     'sql:read': ['SQL', 'Quarantine'],
     'sql:write': ['SQL'],
@@ -155,7 +155,11 @@ describe('a token with one scope', () => {
           .count(),
       ).toBe(0);
     }
-    if (scope === 'schema:write') await page.getByRole('button', { name: 'New table' }).waitFor();
+    if (scope === 'schema:write') {
+      await page.getByRole('button', { name: 'New table' }).waitFor();
+      await links.filter({ hasText: 'Roles' }).click();
+      await page.getByText('This token may not list the roles').waitFor();
+    }
     if (scope.startsWith('sql')) {
       expect(await page.getByRole('switch').count()).toBe(0);
       await run(scope === 'sql:read' ? 'SELECT 1 AS one' : 'CREATE TABLE IF NOT EXISTS made (a int)');

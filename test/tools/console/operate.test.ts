@@ -115,6 +115,31 @@ describe('with an admin token', () => {
     await expect.poll(async () => (await call(service.url, 'GET', '/api/cdp/token', { token })).status).toBe(401);
   });
 
+  it('a token can act as a role, which must exist, and the list shows it', async () => {
+    const shop = await service.found('shop');
+    await shop.call('POST', '/api/cdp/schema/role', { body: { name: 'intern' } });
+    expect(await page.getByRole('columnheader', { name: 'Role' }).count()).toBe(0);
+    await page.getByRole('button', { name: 'New token' }).click();
+    await dialog().getByLabel('Name').fill('of the intern');
+    await dialog().getByLabel('Role').fill('interns');
+    await dialog().getByRole('button', { name: 'Create' }).click();
+    await dialog()
+      .getByRole('alert')
+      .getByText(/has no role "interns".*intern/)
+      .waitFor();
+    await dialog().getByLabel('Role').fill('intern');
+    await dialog().getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('heading', { name: 'The new token' }).waitFor();
+    const token = await page.locator('[data-token]').innerText();
+    expect((await call(service.url, 'GET', '/api/cdp/token', { token })).body).toMatchObject({
+      token: { name: 'of the intern', role: 'intern' },
+    });
+    await page.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('columnheader', { name: 'Role' }).waitFor();
+    const row = page.getByRole('row', { name: /^of the intern/ });
+    expect(await row.getByRole('cell', { name: 'intern', exact: true }).innerText()).toBe('intern');
+  });
+
   it('names that look like HTML stay text, wherever they are shown', async () => {
     const name = `<img src=x onerror="document.title='ran'"><script>document.title='ran'</script>`;
     const { id } = await service.engine.projects.get('shop');
