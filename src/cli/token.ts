@@ -162,7 +162,7 @@ function show(): Command {
       inWords(token, project === null),
       `Created at ${createdAt}${author === null ? '' : ` by ${author}`}; last used: ${usedAt ?? 'never'}`,
       ...(revokedAt === null ? [] : [`Revoked at ${revokedAt}`]),
-      ...(project === null || revokedAt !== null ? [] : ['', 'By SQL, now:', ...privilegeLines(tables)]),
+      ...(project === null || revokedAt !== null ? [] : ['', 'By SQL it may use now:', ...privilegeLines(tables)]),
     ]);
   });
 }

@@ -159,6 +159,9 @@ describe('on the running service', () => {
       `${name}-reading, of the project ${name}-7`,
       expect.stringMatching(/^It may see tables and columns; run SQL that reads\. It expires at /) as string,
       expect.stringMatching(/^Created at 20\S+Z by command_line \S+; last used: never$/) as string,
+      '',
+      'By SQL it may use now:',
+      'no table',
     ]);
     const { id } = await json('token', 'show', `${name}-reading`);
     await lines('token', 'revoke', String(id));
@@ -210,7 +213,7 @@ describe('on the running service', () => {
     const revoked = await json('token', 'revoke', details.id as string);
     expect(revoked).toMatchObject({ id: details.id, name: 'x', revoked_at: expect.stringMatching(TIME) as string });
     const shown = (await lines('token', 'list', ...of)).find((line) => line.startsWith(details.id as string));
-    expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +data:write$/);
+    expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +- +data:write$/);
 
     // By its name, while no other valid token has it.
     const ofName = `${name}-nightly`;

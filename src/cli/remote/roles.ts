@@ -60,6 +60,7 @@ function show(): Command {
     print(command, role, [
       `${name}, in SQL ${role.postgres_name}${role.comment === null ? '' : `: ${role.comment}`}`,
       '',
+      'By SQL it may use now:',
       ...privilegeLines(tables),
       '',
       ...(tokens.length === 0

@@ -4,7 +4,7 @@ import { fitting } from './grid.js';
 
 export const privilegeLines = (tables: readonly TablePrivileges[]): string[] =>
   tables.length === 0
-    ? ['It may use no table.']
+    ? ['no table']
     : fitting([{ name: 'table' }, { name: 'privileges' }, { name: 'rows' }], tables.map(cellsOf));
 
 const cellsOf = ({ schema, table, privileges, columns, row_security: hasPolicies }: TablePrivileges): string[] => [
