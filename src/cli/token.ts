@@ -135,7 +135,7 @@ const cellsOf = (token: Token): string[] => [
 /** What a token may do, and for how long. */
 function inWords({ scopes, role, expires_at: expiry }: Token, isAdmin = false): string {
   const what = isAdmin ? 'manage projects and tokens' : scopes.map((scope) => SCOPE_IN_WORDS[scope]).join('; ');
-  const rights = role === null ? '' : ` as the role ${role}, where that has the rights: cdp role show ${role}`;
+  const rights = role === null ? '' : `, as far as the role ${role} has the rights`;
   return `It may ${what}${rights}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
 }
 

@@ -16,22 +16,6 @@ export const SERVER_NAME_PATTERN = PROJECT_NAME_PATTERN;
 export const isServerName = isProjectName;
 export const SERVER_NAME_IN_WORDS = PROJECT_NAME_IN_WORDS;
 
-/**
- * Postgres's reserved words, which must be quoted as a name. `user` without quotes is a function (Postgres
- * manual, SQL Key Words).
- */
-export const RESERVED_WORDS: ReadonlySet<string> = new Set(
-  (
-    'all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column ' +
-    'concurrently constraint create cross current_catalog current_date current_role current_schema current_time ' +
-    'current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze ' +
-    'from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit localtime ' +
-    'localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references returning ' +
-    'right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user ' +
-    'using variadic verbose when where window with'
-  ).split(' '),
-);
-
 /** Valid names of the roles that a project makes: SQL needs no quotes for them, and a server by address adds a prefix. */
 export const ROLE_NAME_PATTERN = '^[a-z][a-z0-9_]{0,39}$';
 export const ROLE_NAME_IN_WORDS = '1 to 40 lowercase ASCII letters, digits and underscores, the first one a letter';
@@ -42,7 +26,7 @@ const ROLE_NAME = new RegExp(ROLE_NAME_PATTERN);
 const RESERVED_ROLE = /^(writer|reader|public|none|postgres|pg_.*|cdp.*|b_iter|[a-z]_[0-9a-f]{20}.*)$/;
 
 export const isRoleName = (name: string): boolean => ROLE_NAME.test(name);
-export const isReservedRole = (name: string): boolean => RESERVED_ROLE.test(name) || RESERVED_WORDS.has(name);
+export const isServiceRole = (name: string): boolean => RESERVED_ROLE.test(name);
 
 /** Scopes of a token (contract C3.9). */
 export const SCOPES = ['schema:read', 'schema:write', 'data:write', 'sql:read', 'sql:write'] as const;

@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Schema } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
-import { BEGIN, type Fragment, type Session, sql, type Statement } from '../pg/index.js';
+import { BEGIN, type Session, sql, type Statement } from '../pg/index.js';
 
 export interface IdempotencyKey {
   text: string;
@@ -79,7 +79,7 @@ export const deletesFrom = (tableName: string): string => `DELETE ${tableName}`;
 export const pathOf = (role: string | null, namespace: string): string =>
   role === null ? namespace : `${roleBefore(role)}${namespace}`;
 
-/** What {@link pathOf} puts before a namespace; `_cdp.keys_of_role` expects it. */
+/** What {@link pathOf} puts before a namespace; the functions of migration 018 expect it. */
 const roleBefore = (role: string): string => `ROLE ${role} `;
 
 /** A condition on a row: it is no key of a role that the project has made. */
@@ -88,10 +88,6 @@ export const NOT_OF_ROLES = sql`NOT pg_catalog.starts_with(path, 'ROLE ')`;
 /** The namespace of a {@link pathOf}. */
 export const namespaceIn = (role: string | null, path: string): string =>
   role === null ? path : path.slice(roleBefore(role).length);
-
-/** The table of keys; a role that the project has made sees only its own. */
-export const keysOf = (role: string | null): Fragment =>
-  role === null ? sql`_cdp.idempotency_keys` : sql`_cdp.keys_of_role`;
 
 /** Stands for all namespaces: a key settled under it is refused in each. */
 export const ANY_NAMESPACE = '';
@@ -116,15 +112,19 @@ export async function claimKey<A>(
   responseSchema: Schema<A>,
 ): Promise<{ response: A } | null> {
   const [path, anyPath] = [pathOf(role, namespace), pathOf(role, ANY_NAMESPACE)];
+  const [from, lock] =
+    role === null
+      ? [sql`_cdp.idempotency_keys`, sql`FOR UPDATE`]
+      : [sql`_cdp.keys_of_role(ARRAY[${text}::pg_catalog.text])`, sql``];
   // A separate statement after the lock looks up the row, so that its snapshot sees the commit of the last holder. A
   // row lock makes the commit wait for synchronous standbys, which may still lack the response.
   const [, locked, storedKey] = await session.run([
     BEGIN,
     sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(anyPath, text)}::pg_catalog.int8)
       AND pg_catalog.pg_try_advisory_xact_lock(${lockOf(path, text)}::pg_catalog.int8)`,
-    sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM ${keysOf(role)}
+    sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM ${from}
       WHERE key = ${text} AND ((path = ${path} AND (${isKept} OR answer IS NULL)) OR (path = ${anyPath} AND answer IS NULL))
-      ORDER BY path DESC LIMIT 1 FOR UPDATE`,
+      ORDER BY path DESC LIMIT 1 ${lock}`,
   ]);
   if (locked?.rows[0]?.[0] !== 't') {
     throw new EngineError('request_in_flight', 'A request with this Idempotency-Key is still running');
@@ -165,29 +165,23 @@ export function storeResponse(
   response: unknown,
   rows: number | null = null,
 ): Statement[] {
-  const keys = keysOf(role);
+  const path = pathOf(role, namespace);
+  const values = sql`${path}, ${text}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(response)},
+    pg_catalog.decode(${bodySha256}, 'hex'), ${rows}`;
+  const kept = sql`${`${receiptDays} days`}::pg_catalog.interval`;
+  if (role !== null) return [sql`SELECT _cdp.store_key_of_role(${values}::pg_catalog.int4, ${kept})`];
   return [
-    purgeExpiredKeys(role),
-    sql`INSERT INTO ${keys}
+    sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
+      SELECT ctid FROM _cdp.idempotency_keys WHERE expires_at OPERATOR(pg_catalog.<=) pg_catalog.now()
+      LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
+    sql`INSERT INTO _cdp.idempotency_keys
         (path, key, fingerprint, answer, body_sha256, row_count, transaction_id, expires_at)
-      VALUES (${pathOf(role, namespace)}, ${text}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(response)},
-        pg_catalog.decode(${bodySha256}, 'hex'), ${rows}, pg_catalog.pg_current_xact_id(),
-        pg_catalog.now() OPERATOR(pg_catalog.+) ${`${receiptDays} days`}::pg_catalog.interval)
+      VALUES (${values}, pg_catalog.pg_current_xact_id(), pg_catalog.now() OPERATOR(pg_catalog.+) ${kept})
       ON CONFLICT (path, key) DO UPDATE
       SET fingerprint = excluded.fingerprint, answer = excluded.answer, body_sha256 = excluded.body_sha256,
         row_count = excluded.row_count, transaction_id = excluded.transaction_id, created_at = pg_catalog.now(),
         expires_at = excluded.expires_at`,
   ];
-}
-
-function purgeExpiredKeys(role: string | null): Statement {
-  const expired = sql`WHERE expires_at OPERATOR(pg_catalog.<=) pg_catalog.now() LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED`;
-  if (role === null)
-    return sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
-      SELECT ctid FROM _cdp.idempotency_keys ${expired}))`;
-  // A view has no ctid.
-  return sql`DELETE FROM _cdp.keys_of_role WHERE (key, path) OPERATOR(pg_catalog.=) ANY (
-    SELECT key, path FROM _cdp.keys_of_role ${expired})`;
 }
 
 /** The response is recent enough for a repeat to get it. */

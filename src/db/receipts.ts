@@ -5,16 +5,7 @@
 import { DAY_MS } from '../contract/calendar.js';
 import type { Receipt } from '../contract/wire/receipts.js';
 import { type Fragment, sql } from '../pg/index.js';
-import {
-  ANY_NAMESPACE,
-  deletesFrom,
-  isKept,
-  keysOf,
-  lockOf,
-  namespaceIn,
-  NOT_OF_ROLES,
-  pathOf,
-} from './idempotency.js';
+import { ANY_NAMESPACE, deletesFrom, isKept, lockOf, namespaceIn, NOT_OF_ROLES, pathOf } from './idempotency.js';
 import type { Project } from './project.js';
 import type { WriteEnd } from './transaction.js';
 import type { QueryRunner } from './query-runner.js';
@@ -71,6 +62,10 @@ const areReceipts = (role: string | null, tableName: string | null): Fragment =>
     ? sql`(fingerprint IS NOT NULL AND ${role === null ? NOT_OF_ROLES : sql`true`})`
     : sql`(fingerprint IS NOT NULL AND path = ANY (${pathsOf(role, tableName)}::pg_catalog.text[]))`;
 
+/** Where rows of keys are; a role that the project has made sees, and locks, only its own. @param keys a text array */
+const rowsOf = (role: string | null, keys: Fragment): Fragment =>
+  role === null ? sql`_cdp.idempotency_keys` : sql`_cdp.keys_of_role(${keys})`;
+
 /** Skips keys that another request has locked. */
 async function settleKeys(
   db: QueryRunner,
@@ -93,11 +88,14 @@ async function settleKeys(
         ELSE pg_catalog.pg_try_advisory_xact_lock(number) END)`,
   ]);
   const free = (locked?.rows ?? []).map(([i]) => keys[Number(i)] ?? '');
-  const settle = sql`INSERT INTO ${keysOf(role)} (path, key, expires_at)
-    SELECT free_path, free_key, NULL FROM pg_catalog.unnest(${paths}::pg_catalog.text[]) AS free_path,
+  const unused = sql`FROM pg_catalog.unnest(${paths}::pg_catalog.text[]) AS free_path,
       pg_catalog.unnest(${free}::pg_catalog.text[]) AS free_key
-    WHERE NOT EXISTS (SELECT FROM ${keysOf(role)} WHERE key = free_key AND ${areReceipts(role, tableName)})
-    ON CONFLICT DO NOTHING`;
+    WHERE NOT EXISTS (SELECT FROM ${rowsOf(role, sql`ARRAY[free_key]`)} WHERE key = free_key AND ${areReceipts(role, tableName)})`;
+  const settle =
+    role === null
+      ? sql`INSERT INTO _cdp.idempotency_keys (path, key, expires_at) SELECT free_path, free_key, NULL ${unused}
+          ON CONFLICT DO NOTHING`
+      : sql`SELECT _cdp.store_key_of_role(free_path, free_key, NULL, NULL, NULL, NULL, NULL) ${unused}`;
   return { response: null, beforeCommit: [settle], resultOf: () => {} };
 }
 
@@ -134,9 +132,9 @@ async function lookUp(
       WHERE NOT CASE WHEN pg_catalog.pg_try_advisory_lock(number) THEN pg_catalog.pg_advisory_unlock(number) ELSE false END`,
     sql`SELECT key, path, fingerprint IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
         pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
-      FROM ${keysOf(role)} WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areReceipts(role, tableName)}
+      FROM ${rowsOf(role, sql`${keys}::pg_catalog.text[]`)} WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areReceipts(role, tableName)}
         OR (fingerprint IS NULL AND path = ANY (${[...paths, pathOf(role, ANY_NAMESPACE)]}::pg_catalog.text[])))
-      ORDER BY created_at DESC ${db.isReader ? sql`` : sql`FOR KEY SHARE`}`,
+      ORDER BY created_at DESC ${db.isReader || role !== null ? sql`` : sql`FOR KEY SHARE`}`,
   ]);
   const heldLocks = new Set(lockRows?.rows.map(([number]) => number));
   const rows = new Map<string, ReceiptRow[]>(keys.map((key) => [key, []]));

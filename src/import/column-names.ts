@@ -1,5 +1,6 @@
 /** Derives names of columns from the fields of a file. SQL need not quote them: `Score (0-10)` becomes `score_0_10`. */
-import { NAME_PATTERN, RESERVED_WORDS } from '../contract/names.js';
+import { NAME_PATTERN } from '../contract/names.js';
+import { RESERVED_WORDS } from '../contract/reserved-words.js';
 
 const NAME = new RegExp(NAME_PATTERN);
 const NAME_CHARACTERS = 63;

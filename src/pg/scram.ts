@@ -1,7 +1,7 @@
 /** The client's side of a login by SCRAM-SHA-256 (RFC 5802, RFC 7677), without channel binding. */
 import { createHash, createHmac, pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
-import { protocolViolation } from './errors.js';
+import { PostgresError, protocolViolation, SQLSTATE } from './errors.js';
 
 export const MECHANISM = 'SCRAM-SHA-256';
 const MAX_ITERATIONS = 100_000;
@@ -26,7 +26,12 @@ export class Scram {
     const { r: nonce = '', s: salt = '', i: iterations = '' } = attributes(serverFirst);
     const count = Number(iterations);
     const isLonger = nonce.startsWith(this.nonce) && nonce.length > this.nonce.length;
-    if (!isLonger || !(count >= 1 && count <= MAX_ITERATIONS)) throw protocolViolation();
+    if (!isLonger || !(count >= 1)) throw protocolViolation();
+    // A role can set such a verifier for itself. For the service, that is a password that does not work.
+    if (count > MAX_ITERATIONS) {
+      const message = `The role's password has ${count} SCRAM iterations; at most ${MAX_ITERATIONS} are supported`;
+      throw new PostgresError(message, SQLSTATE.INVALID_PASSWORD, 'FATAL');
+    }
     const prepared = saslPrep(this.password);
     const salted = await promisify(pbkdf2)(prepared, Buffer.from(salt, 'base64'), count, 32, 'sha256');
     const clientKey = hmac(salted, 'Client Key');

@@ -14,7 +14,7 @@ import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { dumpRole, type Placement } from './placement.js';
 import { rollBackPrepared } from './prepared-transactions.js';
-import { ensureRoles, grantProjectRights, madeRoles } from './project-rights.js';
+import { dropOwnedElsewhere, ensureRoles, grantProjectRights, madeRoles } from './project-rights.js';
 import { databaseSize } from './server-facts.js';
 import { serviceWork } from './postgres-errors.js';
 import type { CreatedObject } from './tenancy.js';
@@ -85,7 +85,10 @@ export class OwnDatabaseTenancy extends TenancyByAddress {
 
   private dropRoles(roles: readonly string[]): Promise<void> {
     return this.asService(async (session) => {
-      for (const role of roles) await session.query(sql`DROP ROLE IF EXISTS ${ident(role)}`);
+      for (const role of roles) {
+        await dropOwnedElsewhere(session, this.address, role);
+        await session.query(sql`DROP ROLE IF EXISTS ${ident(role)}`);
+      }
     });
   }
 

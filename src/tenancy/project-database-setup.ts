@@ -16,6 +16,8 @@ import {
 import { type Placement, postgresRole, roleKnownAs } from './placement.js';
 import { projectMovingError } from './postgres-errors.js';
 import {
+  dropOwned,
+  dropOwnedElsewhere,
   dropRole,
   ensureRoles,
   grantAccess,
@@ -240,6 +242,8 @@ export class ProjectDatabaseSetup {
   dropRole(tenancy: Tenancy, placement: Placement, name: string): Promise<number> {
     const role = postgresRole(placement, name);
     return this.asService(tenancy, placement, async (session) => {
+      // A later role of the name must not get its responses.
+      await session.query(sql`DELETE FROM _cdp.idempotency_keys WHERE starts_with(path, ${`ROLE ${name} `})`);
       if (!(await madeRoles(session, placement)).includes(role)) return 0;
       await withMaintenanceLock(session, async () => {
         await this.requireNoMove(session, placement);
@@ -249,6 +253,8 @@ export class ProjectDatabaseSetup {
       const [largeObjects] = await session.row(
         sql`SELECT count(*) FROM pg_largeobject_metadata WHERE lomowner = ${role}::regrole`,
       );
+      await withMaintenanceLock(session, () => dropOwned(session, role));
+      await dropOwnedElsewhere(session, tenancy.serverOf(placement).address, role);
       await withMaintenanceLock(session, () => dropRole(session, role));
       return Number(largeObjects);
     });

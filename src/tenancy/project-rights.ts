@@ -3,10 +3,11 @@
  * restored whenever they are missing. Those that the writer grants are the project's: they are given when the project is
  * made, and again only if an operator asks for it (docs/decisions/0050-rights-that-are-restored.md).
  */
-import { type Fragment, ident, join, type Session, sql, trusted } from '../pg/index.js';
+import { type Fragment, ident, join, type ServerAddress, type Session, sql, trusted } from '../pg/index.js';
 import { areInstalled } from './extensions.js';
 import { grantOwnSchemas } from './own-schemas.js';
 import { isMadeRole, type Placement } from './placement.js';
+import { withServiceSession } from './service-pool.js';
 
 /**
  * Creates missing roles, with the service as their member.
@@ -211,10 +212,28 @@ async function schemasOf(session: Session, placement: Placement): Promise<{ all:
 
 /** Drops a role, if it exists, with its rights in the database of the session. */
 export async function dropRole(session: Session, role: string): Promise<void> {
+  if (await dropOwned(session, role)) await session.query(sql`DROP ROLE ${ident(role)}`);
+}
+
+/** Drops what a role owns and may in the database of the session. @returns false if there is no such role */
+export async function dropOwned(session: Session, role: string): Promise<boolean> {
   const [existing] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
-  if (existing === undefined) return;
+  if (existing === undefined) return false;
   await session.query(sql`DROP OWNED BY ${ident(role)}`);
-  await session.query(sql`DROP ROLE ${ident(role)}`);
+  return true;
+}
+
+/**
+ * Drops what a role may in other databases of its server, which would keep it from being dropped: any project there can
+ * grant it something.
+ */
+export async function dropOwnedElsewhere(session: Session, address: ServerAddress, role: string): Promise<void> {
+  const databases = await session.query(
+    sql`SELECT DISTINCT datname FROM pg_shdepend s JOIN pg_database d ON d.oid = s.dbid JOIN pg_roles r ON r.oid = s.refobjid
+        WHERE s.refclassid = 'pg_authid'::regclass AND r.rolname = ${role} AND datname <> current_database()`,
+  );
+  for (const [database] of databases)
+    await withServiceSession(address, database ?? '', async (there) => void (await dropOwned(there, role)));
 }
 
 /** A condition on a row of pg_namespace: the schema belongs to the project. */

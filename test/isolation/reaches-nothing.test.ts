@@ -213,8 +213,6 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       const may = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
       expect(writable).toEqual([
         { name: 'idempotency_keys', may },
-        // Only what begins with its name.
-        { name: 'keys_of_role', may },
         { name: 'quarantine', may },
         { name: 'quarantined', may },
       ]);

@@ -1,6 +1,6 @@
 /** Reads and quotes names in SQL. */
 import type { Token } from '../../../src/contract/sql-tokens.js';
-import { RESERVED_WORDS } from '../../../src/contract/names.js';
+import { RESERVED_WORDS } from '../../../src/contract/reserved-words.js';
 
 /** The name of a token: folded to lower case, or unquoted. */
 export function nameOf(text: string, { kind, from, to }: Token): string {

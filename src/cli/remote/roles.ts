@@ -28,8 +28,10 @@ function create(): Command {
     const role = await client.createRole({ name, ...(comment === undefined ? {} : { comment }) });
     print(command, role, [`Role ${name} created`]);
     if (command.opts<{ json?: boolean }>().json) return;
-    warn(`Give it rights with cdp sql: GRANT SELECT ON customers TO ${role.postgres_name}`);
-    warn(`Create a token that acts as it: cdp token create --project PROJECT --role ${name} --read-only --expires 90d`);
+    warn(`Give it rights with SQL, such as: GRANT SELECT ON customers TO ${role.postgres_name}`);
+    warn(
+      `Then the operator creates a token: cdp token create --project PROJECT --role ${name} --scopes sql:read --expires 90d`,
+    );
   });
 }
 

@@ -10,5 +10,5 @@ export const privilegeLines = (tables: readonly TablePrivileges[]): string[] =>
 const cellsOf = ({ schema, table, privileges, columns, row_security: hasPolicies }: TablePrivileges): string[] => [
   schema === 'data' ? table : `${schema}.${table}`,
   [...privileges, ...Object.entries(columns).map(([what, names]) => `${what} (${names.join(', ')})`)].join(', '),
-  hasPolicies ? 'by policies' : 'all',
+  !privileges.includes('SELECT') && columns.SELECT === undefined ? '-' : hasPolicies ? 'by policies' : 'all',
 ];

@@ -8,7 +8,8 @@ import { checkAll } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
-import { isReservedRole, isRoleName, ROLE_NAME_IN_WORDS } from '../../contract/names.js';
+import { isRoleName, isServiceRole, ROLE_NAME_IN_WORDS } from '../../contract/names.js';
+import { RESERVED_WORDS } from '../../contract/reserved-words.js';
 import type { DetailedRole, Role, TablePrivileges } from '../../contract/wire/roles.js';
 import { shownToken } from '../../contract/wire/tokens.js';
 import type { Project } from '../../db/project.js';
@@ -80,9 +81,11 @@ export class Roles {
       const tenancy = this.services.servers.tenancyOf(row.placement);
       const entry = audit.entryOfChange(by, { operation: 'drop_role', object: name });
       // First, so that nobody logs in again as a role that is being dropped.
-      const revokedTokens = await control.roles.delete(row.id, name, entry);
+      const revoked = await control.roles.revokeTokens(row.id, name);
       const largeObjects = await databaseSetup.dropRole(tenancy, row.placement, name);
-      return { revokedTokens, largeObjects };
+      // Last, so that a failed drop can be repeated.
+      const revokedSince = await control.roles.delete(row.id, name, entry);
+      return { revokedTokens: revoked + revokedSince, largeObjects };
     });
   }
 
@@ -132,7 +135,7 @@ function checkRoleName(name: string): void {
     const message = `${quoted(name)} is not a valid role name: it must be ${ROLE_NAME_IN_WORDS}`;
     throw new EngineError('invalid_name', message);
   }
-  if (isReservedRole(name))
+  if (isServiceRole(name) || RESERVED_WORDS.has(name))
     throw new EngineError(
       'reserved_name',
       `"${name}" is reserved for the service or for Postgres, and cannot name a role`,

@@ -94,7 +94,7 @@ export class Tokens {
       if (wasDeleted) throw new EngineError('not_found', 'The project of this token was deleted');
       const roles = await this.control.roles.list(projectId);
       throw new EngineError('not_found', `The project has no role ${quoted(role)}`, {
-        hint: roles.length === 0 ? 'It has made none.' : `Its roles: ${roles.map(({ name }) => name).join(', ')}.`,
+        hint: `${roles.length === 0 ? 'It has made none' : `Its roles: ${roles.map(({ name }) => name).join(', ')}`}. Without a role, a token acts as writer or reader, by its scopes.`,
       });
     }
     return { token, details };

@@ -56,7 +56,7 @@ interface PartiallyStored {
  */
 export async function storePartially(
   db: QueryRunner,
-  { id, distributesTables, dryRun, schema }: Project,
+  { id, role, distributesTables, dryRun, schema }: Project,
   table: Table,
   batch: RecordBatch,
   upsert: UpsertRule | null,
@@ -76,6 +76,9 @@ export async function storePartially(
   const store = (records: readonly number[]) =>
     storeWhatFits({ db, table, rows, insertsFor }, records, { maxExplained: Infinity, inOrder: upsert !== null });
   let outcome = await store(good);
+  // About who sends it, not about the record: a replay would store it with the rights of the writer.
+  const denied = outcome.refused.find(({ error }) => recordErrorCode(error) === 'permission_denied');
+  if (role !== null && denied !== undefined) throw denied.error;
   errorCount += outcome.refused.length;
   for (const one of outcome.refused) {
     const hint = recordHint(one.error);

@@ -1,5 +1,5 @@
 /** The table `cdp.roles` of the control database. The rules of roles are in `engine/access/roles.ts`. */
-import { BEGIN, COMMIT, sql } from '../../pg/index.js';
+import { BEGIN, COMMIT, sql, type Statement } from '../../pg/index.js';
 import { type AuditRow, withEntry } from './audit-rows.js';
 import type { ControlPool } from './control-pool.js';
 import { withDates } from './control-rows.js';
@@ -15,6 +15,10 @@ export interface RoleRow {
 const ROLE_JSON = sql`jsonb_build_object('name', name, 'comment', comment, 'createdAt', created_at)`;
 
 const roleRow = (json: string | null | undefined): RoleRow => JSON.parse(json ?? '', withDates) as RoleRow;
+
+const revokeTokens = (projectId: string, name: string): Statement =>
+  sql`UPDATE cdp.tokens SET revoked_at = now(), ended_at = now()
+      WHERE project_id = ${projectId} AND role = ${name} AND revoked_at IS NULL RETURNING id`;
 
 export class RoleRows {
   constructor(private readonly pool: ControlPool) {}
@@ -48,6 +52,12 @@ export class RoleRows {
     return row === undefined ? null : roleRow(row[1]);
   }
 
+  /** Revokes the tokens of a role with the requests that use them. @returns their number */
+  async revokeTokens(projectId: string, name: string): Promise<number> {
+    const rows = await this.pool.query(revokeTokens(projectId, name));
+    return rows.length;
+  }
+
   /**
    * Removes the role, and revokes its tokens with the requests that use them.
    * @returns the number of tokens
@@ -56,8 +66,7 @@ export class RoleRows {
     const remove = sql`DELETE FROM cdp.roles WHERE project_id = ${projectId} AND name = ${name} RETURNING project_id`;
     const results = await this.pool.transaction([
       BEGIN,
-      sql`UPDATE cdp.tokens SET revoked_at = now(), ended_at = now()
-          WHERE project_id = ${projectId} AND role = ${name} AND revoked_at IS NULL RETURNING id`,
+      revokeTokens(projectId, name),
       withEntry(remove, entry),
       COMMIT,
     ]);

@@ -26,7 +26,7 @@ const PLACES = [
   ...testServers().map((server) => [`Postgres ${server.major}`, () => startTestService(PORT, server)] as const),
 ] as const;
 
-describe.each(PLACES)('on %s', (_, start) => {
+describe.each(PLACES)('on %s', (place, start) => {
   let service: TestService;
   let project: TestProject;
   /** Names of roles in SQL. */
@@ -141,16 +141,49 @@ describe.each(PLACES)('on %s', (_, start) => {
     const ours = await project.call('POST', '/api/cdp/receipts/query', { body: { keys: ['shared', 'first'] } });
     expect(ours.body['receipts']).toMatchObject([{ status: 'stored', rows: 1 }, { status: 'not_stored' }]);
     const writes = await project.tokenAs('partner', 'sql:write');
-    const stolen = `INSERT INTO _cdp.keys_of_role (path, key) VALUES ('orders', 'next'), ('ROLE intern orders', 'next')`;
-    expectFailure(await sql(writes, stolen), 400, 'sql_error');
+    const store = (path: string) =>
+      sql(writes, `SELECT _cdp.store_key_of_role('${path}', 'next', 'x', '{}', 'x', 1, '1 day')`);
+    for (const path of ['orders', 'ROLE intern orders', 'ROLE partner2 orders', 'ROLE partner'])
+      expectFailure(await store(path), 403, 'permission_denied');
+    expect((await store('ROLE partner orders')).status).toBe(200);
+    const own = await sql(writes, `SELECT path FROM _cdp.keys_of_role('{shared,first}') ORDER BY path, key`);
+    expect(own.body['rows']).toEqual([{ path: 'ROLE partner orders' }, { path: 'ROLE partner orders' }]);
     for (const text of [
       'SELECT * FROM _cdp.idempotency_keys',
-      `INSERT INTO _cdp.idempotency_keys (path, key) VALUES ('a', 'b')`,
+      `INSERT INTO _cdp.idempotency_keys (path, key) VALUES ('ROLE partner a', 'b')`,
+      `INSERT INTO _cdp.idempotency_keys AS k (path, key) VALUES ('orders', 'shared') ON CONFLICT (path, key) DO UPDATE SET path = 'ROLE partner x'`,
+      `DELETE FROM _cdp.idempotency_keys`,
+      'LOCK TABLE _cdp.idempotency_keys IN ACCESS SHARE MODE',
     ])
       expectFailure(await sql(writes, text), 403, 'permission_denied');
-    expect(
-      (await sql(writes, 'SELECT DISTINCT split_part(path, $$ $$, 2) AS role FROM _cdp.keys_of_role')).body['rows'],
-    ).toEqual([{ role: 'partner' }]);
+    for (const mode of ['ACCESS EXCLUSIVE', 'EXCLUSIVE', 'SHARE'])
+      for (const table of ['idempotency_keys', 'quarantine', 'quarantined'])
+        expectFailure(await sql(reads, `LOCK TABLE _cdp.${table} IN ${mode} MODE`), 403, 'permission_denied');
+    const again = await project.call('POST', path, { body: [{ total: 10 }], headers });
+    expect(again.headers.get('idempotency-replayed')).toBe('true');
+  });
+
+  it('settles keys of the role, and forgets them with it', async () => {
+    const settled = await as(appends, 'POST', '/api/cdp/receipts/query', {
+      keys: ['never'],
+      table: 'orders',
+      settle: true,
+    });
+    expect(settled.body['receipts']).toMatchObject([{ status: 'not_stored', settled: true }]);
+    const headers = { 'idempotency-key': 'never' };
+    expectFailure(await as(appends, 'POST', '/api/cdp/data/orders', [{ total: 1 }], headers), 409, 'key_settled');
+    const brief = await create('brief');
+    await project.rows(`GRANT INSERT ON orders TO ${brief}`);
+    const first = await project.tokenAs('brief', 'data:write');
+    const insert = (token: string) =>
+      as(token, 'POST', '/api/cdp/data/orders', [{ total: 1 }], { 'idempotency-key': 'b' });
+    expect((await insert(first)).status).toBe(201);
+    await project.call('DELETE', '/api/cdp/schema/role/brief');
+    await create('brief');
+    await project.rows(`GRANT INSERT ON orders TO ${brief}`);
+    const anew = await insert(await project.tokenAs('brief', 'data:write'));
+    expect([anew.status, anew.headers.get('idempotency-replayed')]).toEqual([201, null]);
+    await project.call('DELETE', '/api/cdp/schema/role/brief');
   });
 
   it('quarantines for a table that the role may insert into, and shows records of tables that it may read', async () => {
@@ -165,7 +198,20 @@ describe.each(PLACES)('on %s', (_, start) => {
     const into = (table: string) =>
       sql(writes, `INSERT INTO _cdp.quarantine (table_name, record, errors) VALUES ('${table}', '{}', '[]')`);
     expectFailure(await into('secrets'), 403, 'permission_denied');
-    expect((await into('orders')).status).toBe(200);
+    for (const values of [
+      `('orders', 'no JSON', '[]')`,
+      `('orders', '{}', '{}')`,
+      `('orders', '{}', '[null]')`,
+      `('orders', '{}', '[{}]')`,
+    ]) {
+      const response = await sql(writes, `INSERT INTO _cdp.quarantine (table_name, record, errors) VALUES ${values}`);
+      expect([values, response.status]).toEqual([values, 400]);
+    }
+    const chosen = `INSERT INTO _cdp.quarantine (id, quarantined_at, table_name, record, errors)
+      VALUES ('00000000-0000-0000-0000-000000000003', 'infinity', 'orders', '{}', '[{"error": "invalid_value", "message": "m"}]')`;
+    expect((await sql(writes, chosen)).status).toBe(200);
+    const odd = `SELECT count(*) AS n FROM _cdp.quarantined WHERE id = '00000000-0000-0000-0000-000000000003' OR quarantined_at = 'infinity'`;
+    expect(await project.rows(odd)).toEqual([{ n: 0 }]);
     expectFailure(await sql(writes, 'DELETE FROM _cdp.quarantined'), 403, 'permission_denied');
   });
 
@@ -180,6 +226,21 @@ describe.each(PLACES)('on %s', (_, start) => {
     expect((await insert('partner')).status).toBe(201);
     expectFailure(await insert('intern'), 403, 'permission_denied');
     expectFailure(await sql(reads, 'SET row_security = off; SELECT page FROM visits'), 403, 'permission_denied');
+    // A replay would store it with the rights of the writer.
+    const path = '/api/cdp/data/visits?on_error=quarantine';
+    const foreign = [
+      { owner: 'partner', page: 'd' },
+      { owner: 'intern', page: 'e' },
+    ];
+    expectFailure(await as(appends, 'POST', path, foreign), 403, 'permission_denied');
+    expectFailure(
+      await as(appends, 'POST', path, [{ owner: 'partner', page: { not: 'text' }, more: 1 }]),
+      403,
+      'permission_denied',
+    );
+    expect(await project.rows(`SELECT count(*) AS n FROM _cdp.quarantined WHERE table_name = 'visits'`)).toEqual([
+      { n: 0 },
+    ]);
   });
 
   it('serves the role at the Postgres port, and no other', async () => {
@@ -399,6 +460,25 @@ describe.each(PLACES)('on %s', (_, start) => {
     expectFailure(await sql(next, 'SELECT * FROM orders'), 403, 'permission_denied');
     expect((await project.call('DELETE', '/api/cdp/schema/role/temp')).status).toBe(200);
   });
+
+  // On a server of its own there is no other project.
+  if (place !== 'its own server')
+    it('drops a role, and a project, that another project has granted something', async () => {
+      const [other, gone] = [await service.project(), await service.project()];
+      const make = async (one: TestProject) => {
+        const { body } = await one.call('POST', '/api/cdp/schema/role', { body: { name: 'temp' } });
+        return (body['role'] as { postgres_name: string }).postgres_name;
+      };
+      const { writer } = (await service.engine.projects.get(gone.name)).placement;
+      await other.rows(
+        `CREATE TABLE bait (a int); GRANT SELECT ON bait TO ${await make(project)}, ${await make(gone)}, ${writer}`,
+      );
+      expect(await project.call('DELETE', '/api/cdp/schema/role/temp')).toMatchObject({ status: 200 });
+      await service.engine.projects.delete(gone.name, BY_ITSELF);
+      expect(
+        await other.rows(`SELECT relacl::text ~ 'temp|${writer}' AS has FROM pg_class WHERE relname = 'bait'`),
+      ).toEqual([{ has: false }]);
+    });
 
   it('keeps what the project has revoked, through log-ins and repairs', async () => {
     await project.rows(`REVOKE SELECT ON orders FROM ${intern}`);
