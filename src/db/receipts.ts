@@ -166,9 +166,13 @@ function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: str
   // If a key is used again, its running batch is the one in question.
   const receipts = rows.filter(({ isSettled, isKept }) => !isSettled && (isKept || !isHeld)).map(storedReceipt);
   if (receipts.length > 0) {
-    const isSameKind = (one: StoredReceipt) => (other: StoredReceipt) =>
-      other.table === one.table && (one.table !== null || other.operation === one.operation);
-    return receipts.filter((receipt, i) => receipts.findIndex(isSameKind(receipt)) === i);
+    // The first of each, since the latest comes first. Whoever may write keys can store any number under one.
+    const byKind = new Map<string, StoredReceipt>();
+    for (const receipt of receipts) {
+      const kind = receipt.table === null ? `/${receipt.operation}` : receipt.table;
+      if (!byKind.has(kind)) byKind.set(kind, receipt);
+    }
+    return [...byKind.values()];
   }
   const isSettled = rows.some(({ isSettled }) => isSettled);
   if (!isSettled && (isHeld || settle)) return [{ key, status: 'running' }];

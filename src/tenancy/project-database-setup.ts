@@ -243,19 +243,25 @@ export class ProjectDatabaseSetup {
     const role = postgresRole(placement, name);
     return this.asService(tenancy, placement, async (session) => {
       // A later role of the name must not get its responses.
-      await session.query(sql`DELETE FROM _cdp.idempotency_keys WHERE starts_with(path, ${`ROLE ${name} `})`);
-      if (!(await madeRoles(session, placement)).includes(role)) return 0;
+      const deleteKeys = sql`DELETE FROM _cdp.idempotency_keys WHERE starts_with(path, ${`ROLE ${name} `})`;
+      await session.query(LIMIT_STATEMENTS);
+      if (!(await madeRoles(session, placement)).includes(role)) {
+        await session.query(deleteKeys);
+        return 0;
+      }
       await withMaintenanceLock(session, async () => {
         await this.requireNoMove(session, placement);
         await session.query(sql`REVOKE CONNECT ON DATABASE ${ident(placement.database)} FROM ${ident(role)}`);
       });
-      await endSessions(session, [role]);
+      // What still runs may hold locks that the next steps need.
+      await session.query(sql`SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE usename = ${role}`);
       const [largeObjects] = await session.row(
         sql`SELECT count(*) FROM pg_largeobject_metadata WHERE lomowner = ${role}::regrole`,
       );
       await withMaintenanceLock(session, () => dropOwned(session, role));
       await dropOwnedElsewhere(session, tenancy.serverOf(placement).address, role);
       await withMaintenanceLock(session, () => dropRole(session, role));
+      await session.query(deleteKeys);
       return Number(largeObjects);
     });
   }

@@ -82,7 +82,7 @@ function ambiguous(receipts: readonly wire.Receipt[]): EngineError {
   );
   return new EngineError(
     'invalid_request',
-    `${receiptsFound.length} requests have this key: ${receiptsFound.join(', ')}`,
+    `${receiptsFound.length} requests have this key: ${receiptsFound.slice(0, 10).join(', ')}${receiptsFound.length > 10 ? ', …' : ''}`,
     {
       hint: 'Name the table (?table=NAME), or POST /api/cdp/receipts/query, which lists them all.',
     },

@@ -163,6 +163,17 @@ describe.each(PLACES)('on %s', (place, start) => {
     expect(again.headers.get('idempotency-replayed')).toBe('true');
   });
 
+  it('answers for a key under which a role has stored thousands, and lets others wait for nothing', async () => {
+    const writes = await project.tokenAs('partner', 'sql:write', 'data:write');
+    const many = `SELECT count(_cdp.store_key_of_role('ROLE partner t' || i || repeat('z', 400), 'many', 'x', '{}', 'x', 1, '1 day'))
+      FROM generate_series(1, 1000) i`;
+    expect((await sql(writes, many)).status).toBe(200);
+    const { body } = await as(writes, 'POST', '/api/cdp/receipts/query', { keys: ['many'] });
+    expect(body['receipts']).toHaveLength(1_000);
+    const one = expectFailure(await as(writes, 'GET', '/api/cdp/receipts/many'), 400, 'invalid_request');
+    expect(one.message.length).toBeLessThan(10_000);
+  });
+
   it('settles keys of the role, and forgets them with it', async () => {
     const settled = await as(appends, 'POST', '/api/cdp/receipts/query', {
       keys: ['never'],
@@ -203,10 +214,27 @@ describe.each(PLACES)('on %s', (place, start) => {
       `('orders', '{}', '{}')`,
       `('orders', '{}', '[null]')`,
       `('orders', '{}', '[{}]')`,
+      `('orders', '{}', '[]')`,
+      `('orders', '{}', '[{"error": "a", "message": "b", "column": 5}]')`,
+      `('orders', '{}', '[{"error": "a", "message": "b", "columns": [5]}]')`,
+      `('orders', '{}', '[{"error": "a", "message": "b", "more": "c"}]')`,
+      `('orders', repeat('[', 100) || repeat(']', 100), '[{"error": "a", "message": "b"}]')`,
+      `('orders', to_json(repeat('x', 10485760))::text, '[{"error": "a", "message": "b"}]')`,
+      `('orders', '{}', jsonb_build_array(jsonb_build_object('error', 'a', 'message', repeat('x', 1048576))))`,
     ]) {
       const response = await sql(writes, `INSERT INTO _cdp.quarantine (table_name, record, errors) VALUES ${values}`);
       expect([values, response.status]).toEqual([values, 400]);
     }
+    const deep = `INSERT INTO _cdp.quarantine (table_name, record, errors)
+      VALUES ('orders', repeat('[', 99) || '"]["' || repeat(']', 99), '[{"error": "a", "message": "b", "columns": ["c"], "hint": "d"}]')`;
+    expect((await sql(writes, deep)).status).toBe(200);
+    expect((await project.call('POST', '/api/cdp/quarantine/replay', { body: { table: 'orders' } })).status).toBe(200);
+    // What a replay by the writer would do there is not what the role may do.
+    await project.rows(`CREATE VIEW through WITH (security_invoker) AS SELECT * FROM secrets; CREATE TABLE signed (who text);
+      CREATE FUNCTION sign() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.who := session_user; RETURN NEW; END $$;
+      CREATE TRIGGER sign BEFORE INSERT ON signed FOR EACH ROW EXECUTE FUNCTION sign();
+      GRANT INSERT ON through, signed TO ${partner}`);
+    for (const table of ['through', 'signed']) expectFailure(await into(table), 403, 'permission_denied');
     const chosen = `INSERT INTO _cdp.quarantine (id, quarantined_at, table_name, record, errors)
       VALUES ('00000000-0000-0000-0000-000000000003', 'infinity', 'orders', '{}', '[{"error": "invalid_value", "message": "m"}]')`;
     expect((await sql(writes, chosen)).status).toBe(200);

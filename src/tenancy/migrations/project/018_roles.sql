@@ -16,7 +16,7 @@ AS $$
   WHERE key = ANY (keys) AND starts_with(path, 'ROLE ' || _cdp.role_name() || ' ') FOR UPDATE
 $$;
 
--- Stores a key of the role, and deletes some that have expired. Without a fingerprint it is settled, unless it is there.
+-- Stores a key of the role, and deletes some of its own that have expired: it would hold locks of others. Without a fingerprint it is settled, unless it is there.
 CREATE FUNCTION _cdp.store_key_of_role(path text, key text, fingerprint bytea, answer text, body_sha256 bytea, row_count integer,
   kept interval) RETURNS void
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -27,7 +27,8 @@ BEGIN
     RAISE EXCEPTION 'permission denied for this key' USING ERRCODE = 'insufficient_privilege';
   END IF;
   DELETE FROM _cdp.idempotency_keys k WHERE k.ctid = ANY (ARRAY(
-    SELECT e.ctid FROM _cdp.idempotency_keys e WHERE e.expires_at <= now() LIMIT 100 FOR UPDATE SKIP LOCKED));
+    SELECT e.ctid FROM _cdp.idempotency_keys e
+    WHERE e.expires_at <= now() AND starts_with(e.path, 'ROLE ' || _cdp.role_name() || ' ') LIMIT 100 FOR UPDATE SKIP LOCKED));
   IF fingerprint IS NULL THEN
     INSERT INTO _cdp.idempotency_keys (path, key, expires_at) VALUES (path, key, NULL) ON CONFLICT DO NOTHING;
     RETURN;
@@ -40,15 +41,49 @@ BEGIN
 END
 $$;
 
--- Whether the session's role may insert any row and column into a table of that name: a replay stores the record with all rights of
--- the writer.
+-- Whether the session's role may insert any row and column into a table of that name, and what it inserts becomes what the writer
+-- would insert: a replay runs with all rights, and the name, of the writer. Triggers and views may tell them apart.
 CREATE FUNCTION _cdp.may_insert(table_name text) RETURNS boolean
   LANGUAGE sql STABLE
   RETURN EXISTS (
     SELECT FROM pg_class c
-    WHERE c.relnamespace = 'data'::regnamespace AND c.relname = table_name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    WHERE c.relnamespace = 'data'::regnamespace AND c.relname = table_name AND c.relkind = 'r'
       AND has_table_privilege(session_user, c.oid, 'INSERT')
-      AND NOT (c.relrowsecurity AND (c.relforcerowsecurity OR NOT pg_has_role(session_user, c.relowner, 'USAGE'))));
+      AND NOT (c.relrowsecurity AND (c.relforcerowsecurity OR NOT pg_has_role(session_user, c.relowner, 'USAGE')))
+      AND NOT c.relhasrules AND NOT EXISTS (SELECT FROM pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal));
+
+-- Whether text is JSON that a replay can read: with the array around it, it has at most 100 levels. Without its strings and all but its brackets, each
+-- step takes the innermost level away.
+CREATE FUNCTION _cdp.is_record(value text) RETURNS boolean
+  LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  brackets text;
+BEGIN
+  IF octet_length(value) > 10485760 OR json_typeof(value::json) IS NULL THEN
+    RETURN false;
+  END IF;
+  brackets := regexp_replace(regexp_replace(value, '"(\\.|[^"\\])*"', '', 'g'), '[^][{}]', '', 'g');
+  FOR level IN 1..99 LOOP
+    EXIT WHEN brackets = '';
+    brackets := replace(replace(brackets, '[]', ''), '{}', '');
+  END LOOP;
+  RETURN brackets = '';
+END
+$$;
+
+-- Whether these can be the errors of a quarantined record, as responses show them.
+CREATE FUNCTION _cdp.are_errors(value jsonb) RETURNS boolean
+  LANGUAGE sql IMMUTABLE
+  RETURN jsonb_typeof(value) = 'array' AND octet_length(value::text) <= 1048576 AND value <> '[]'
+    AND NOT EXISTS (
+      SELECT FROM jsonb_array_elements(CASE jsonb_typeof(value) WHEN 'array' THEN value ELSE '[]' END) e
+      WHERE jsonb_typeof(e) <> 'object' OR NOT e ?& '{error,message}' OR EXISTS (
+        SELECT FROM jsonb_each(CASE jsonb_typeof(e) WHEN 'object' THEN e ELSE '{}' END) AS part (name, content)
+        WHERE CASE
+          WHEN name IN ('error', 'message', 'hint', 'column') THEN jsonb_typeof(content) <> 'string'
+          WHEN name = 'columns' THEN jsonb_path_exists(content, 'strict $ ? (@.type() != "array" || @[*].type() != "string")')
+          ELSE true END));
 
 -- Whoever may write to the table behind the view, as loads of dumps do, needs no right to the table that a record was meant for:
 -- it may no longer exist. Others choose neither id nor time, and store what can be read again.
@@ -57,14 +92,13 @@ CREATE OR REPLACE FUNCTION _cdp.insert_quarantined() RETURNS trigger
 AS $$
 BEGIN
   IF NOT has_table_privilege(session_user, '_cdp.quarantined', 'INSERT') THEN
-    IF NOT _cdp.may_insert(NEW.table_name) THEN
+    IF _cdp.may_insert(NEW.table_name) IS NOT TRUE THEN
       RAISE EXCEPTION 'permission denied: the quarantine takes records of table % only from who may insert any row into it', NEW.table_name
-        USING ERRCODE = 'insufficient_privilege';
+        USING ERRCODE = 'insufficient_privilege',
+          HINT = 'Tables with row security, triggers or rules take only whole batches of a role.';
     END IF;
-    IF NOT coalesce(jsonb_typeof(NEW.errors) = 'array' AND json_typeof(NEW.record::json) IS NOT NULL
-        AND NOT EXISTS (SELECT FROM jsonb_array_elements(NEW.errors) e
-          WHERE jsonb_typeof(e -> 'error') IS DISTINCT FROM 'string' OR jsonb_typeof(e -> 'message') IS DISTINCT FROM 'string'), false) THEN
-      RAISE EXCEPTION 'errors of a quarantined record must be objects with "error" and "message"' USING ERRCODE = 'check_violation';
+    IF (_cdp.is_record(NEW.record) AND _cdp.are_errors(NEW.errors) AND length(coalesce(NEW.idempotency_key, '')) <= 255) IS NOT TRUE THEN
+      RAISE EXCEPTION 'a quarantined record must be JSON, with errors that have "error" and "message"' USING ERRCODE = 'check_violation';
     END IF;
     NEW.id := NULL;
     NEW.quarantined_at := NULL;
