@@ -156,13 +156,13 @@ function show(): Command {
       last_used_at: usedAt,
       revoked_at: revokedAt,
     } = token;
-    const tables = project === null || revokedAt !== null ? [] : await tablesOf(admin, project, id);
-    print(command, { ...token, tables }, [
+    const tables = project === null || revokedAt !== null ? null : await tablesOf(admin, project, id);
+    print(command, { ...token, tables: tables ?? [] }, [
       `${name}, ${project === null ? 'an admin token' : `of the project ${project}`}`,
       inWords(token, project === null),
       `Created at ${createdAt}${author === null ? '' : ` by ${author}`}; last used: ${usedAt ?? 'never'}`,
       ...(revokedAt === null ? [] : [`Revoked at ${revokedAt}`]),
-      ...(project === null || revokedAt !== null ? [] : ['', 'By SQL it may use now:', ...privilegeLines(tables)]),
+      ...(tables === null ? [] : ['', 'By SQL it may use now:', ...privilegeLines(tables)]),
     ]);
   });
 }

@@ -11,6 +11,8 @@ export const LIMITS = {
   /** Characters in a comment (contract C6.5). */
   commentCharacters: 2_000,
   rolesPerProject: 500,
+  /** The most tables of which the privileges of a role are listed. */
+  tablesOfRole: 1_000,
   /** Bytes of a body after decompression (contract C1.4). */
   bodyBytes: 10 * 1024 * 1024,
   /** Bytes of a message of MCP, which its SDK reads again and again (contract C1.4). */

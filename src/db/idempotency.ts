@@ -8,6 +8,7 @@ import { LIMITS } from '../contract/limits.js';
 import type { Schema } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
 import { BEGIN, type Session, sql, type Statement } from '../pg/index.js';
+import { keyPathsOf } from '../tenancy/placement.js';
 
 export interface IdempotencyKey {
   text: string;
@@ -77,17 +78,14 @@ export const deletesFrom = (tableName: string): string => `DELETE ${tableName}`;
 
 /** The column `path`: the namespace, within the role that the project has made and as which the request acts, or null. */
 export const pathOf = (role: string | null, namespace: string): string =>
-  role === null ? namespace : `${roleBefore(role)}${namespace}`;
-
-/** What {@link pathOf} puts before a namespace; the functions of migration 018 expect it. */
-const roleBefore = (role: string): string => `ROLE ${role} `;
+  role === null ? namespace : `${keyPathsOf(role)}${namespace}`;
 
 /** A condition on a row: it is no key of a role that the project has made. */
 export const NOT_OF_ROLES = sql`NOT pg_catalog.starts_with(path, 'ROLE ')`;
 
 /** The namespace of a {@link pathOf}. */
 export const namespaceIn = (role: string | null, path: string): string =>
-  role === null ? path : path.slice(roleBefore(role).length);
+  role === null ? path : path.slice(keyPathsOf(role).length);
 
 /** Stands for all namespaces: a key settled under it is refused in each. */
 export const ANY_NAMESPACE = '';

@@ -18,6 +18,9 @@ import type { PooledConnection } from '../tenancy/connections/project-connection
 import { isReader } from '../tenancy/connections/session-settings.js';
 import type { RequestTimer } from './backend-request.js';
 
+/** What a read of the schema shows: everything, or only what the role of the session may use. */
+export type Shown = 'all' | 'usable';
+
 /**
  * What a callback of `Project.read` or `Project.write` can do, not necessarily in a transaction. If there is one, the
  * statements that begin it go out with the first others.
@@ -162,7 +165,7 @@ export class QueryRunner {
   }
 
   /** A role that the project has made sees only those tables and columns that it may use. */
-  get shown(): 'all' | 'usable' {
+  get shown(): Shown {
     return this.connection.owner.role === null ? 'all' : 'usable';
   }
 

@@ -47,6 +47,9 @@ export const isRoleOf = (placement: ProjectRoleNames, name: string): boolean =>
 export const roleKnownAs = (placement: Pick<Placement, 'writer'>, postgresName: string): string =>
   hasOwnServer(placement) ? postgresName : postgresName.slice(prefixOf(placement).length);
 
+/** Begins the path of each Idempotency-Key of such a role; the functions of migration 018 of projects expect it. */
+export const keyPathsOf = (role: string): string => `ROLE ${role} `;
+
 /**
  * The comment of such a role on a project's own server, where its name does not tell it from one that an operator has
  * made. No role of a project can change it.

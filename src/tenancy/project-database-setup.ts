@@ -13,10 +13,9 @@ import {
   trusted,
   withSession,
 } from '../pg/index.js';
-import { type Placement, postgresRole, roleKnownAs } from './placement.js';
+import { keyPathsOf, type Placement, postgresRole, roleKnownAs } from './placement.js';
 import { projectMovingError } from './postgres-errors.js';
 import {
-  dropOwned,
   dropOwnedElsewhere,
   dropRole,
   ensureRoles,
@@ -243,7 +242,7 @@ export class ProjectDatabaseSetup {
     const role = postgresRole(placement, name);
     return this.asService(tenancy, placement, async (session) => {
       // A later role of the name must not get its responses.
-      const deleteKeys = sql`DELETE FROM _cdp.idempotency_keys WHERE starts_with(path, ${`ROLE ${name} `})`;
+      const deleteKeys = sql`DELETE FROM _cdp.idempotency_keys WHERE starts_with(path, ${keyPathsOf(name)})`;
       await session.query(LIMIT_STATEMENTS);
       if (!(await madeRoles(session, placement)).includes(role)) {
         await session.query(deleteKeys);
@@ -258,7 +257,6 @@ export class ProjectDatabaseSetup {
       const [largeObjects] = await session.row(
         sql`SELECT count(*) FROM pg_largeobject_metadata WHERE lomowner = ${role}::regrole`,
       );
-      await withMaintenanceLock(session, () => dropOwned(session, role));
       await dropOwnedElsewhere(session, tenancy.serverOf(placement).address, role);
       await withMaintenanceLock(session, () => dropRole(session, role));
       await session.query(deleteKeys);

@@ -216,7 +216,7 @@ export async function dropRole(session: Session, role: string): Promise<void> {
 }
 
 /** Drops what a role owns and may in the database of the session. @returns false if there is no such role */
-export async function dropOwned(session: Session, role: string): Promise<boolean> {
+async function dropOwned(session: Session, role: string): Promise<boolean> {
   const [existing] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
   if (existing === undefined) return false;
   await session.query(sql`DROP OWNED BY ${ident(role)}`);

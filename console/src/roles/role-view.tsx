@@ -1,5 +1,6 @@
 /** One role: its tokens, what it may do, how to give it rights, and how to drop it. */
 import { useSignal } from '@preact/signals';
+import { LIMITS } from '../../../src/contract/limits.js';
 import type { DetailedRole, DropRoleResponse, TablePrivileges } from '../../../src/contract/wire/roles.js';
 import type { Token } from '../../../src/contract/wire/tokens.js';
 import { ActionForm } from '../parts/action-form.js';
@@ -72,7 +73,9 @@ const Details = ({
       ) : (
         <PrivilegeTable tables={tables} />
       )}
-      {tables.length >= MOST_LISTED && <p class="quiet">More than {MOST_LISTED} tables are not listed.</p>}
+      {tables.length >= LIMITS.tablesOfRole && (
+        <p class="quiet">More than {LIMITS.tablesOfRole} tables are not listed.</p>
+      )}
       <GrantHint role={name} statement={`GRANT SELECT (…) ON … TO ${quoted(postgresName)};`} />
     </section>
     <section aria-labelledby="tokens-title">
@@ -87,9 +90,6 @@ const Details = ({
     </section>
   </>
 );
-
-/** The most tables that the service lists. */
-const MOST_LISTED = 1_000;
 
 const PrivilegeTable = ({ tables }: { tables: readonly TablePrivileges[] }) => (
   <Table

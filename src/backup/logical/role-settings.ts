@@ -1,9 +1,10 @@
 /** What a project has set for its roles by `ALTER ROLE … SET`. */
 import { type Static, Type } from '../../contract/schema.js';
 import { ident, join, literal, PostgresError, type Session, sql, withSession } from '../../pg/index.js';
-import { isMadeRole, madeRole, type Placement, postgresRole } from '../../tenancy/placement.js';
+import { isMadeRole, type Placement } from '../../tenancy/placement.js';
 import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
+import { identityOf, ownRoleNamed } from './roles.js';
 
 export const RoleSetting = Type.Object({
   /** Its identity without the `@`; see `roles.ts`. */
@@ -25,8 +26,7 @@ export async function roleSettingsOf(session: Session, placement: Placement): Pr
   const name = sql`setrole::regrole::text`;
   const [row] = await session.row(sql`
     SELECT coalesce(json_agg(json_build_object(
-        'role', CASE setrole WHEN ${writer}::regrole THEN 'writer' WHEN ${reader}::regrole THEN 'reader'
-          ELSE 'role ' || ${madeRole(placement, name)} END,
+        'role', substr(${identityOf(sql`setrole`, placement)}, 2),
         'in_database', setdatabase <> 0,
         'name', split_part(setting, '=', 1),
         'value', substr(setting, strpos(setting, '=') + 1)
@@ -52,7 +52,7 @@ export async function setRoleSettings(
   const refusedSettings: string[] = [];
   for (const role of new Set(settings.map((setting) => setting.role))) {
     const own = settings.filter((setting) => setting.role === role);
-    const login = await roleLogin(tenancy, placement, nameOf(placement, role), SESSION, 'cdp copy');
+    const login = await roleLogin(tenancy, placement, ownRoleNamed(`@${role}`, placement) ?? '', SESSION, 'cdp copy');
     const set = async (session: Session): Promise<void> => {
       for (const { in_database: inDatabase, name, value } of own) {
         const where = inDatabase ? sql`IN DATABASE ${ident(placement.database)}` : sql``;
@@ -68,10 +68,6 @@ export async function setRoleSettings(
   }
   return refusedSettings;
 }
-
-/** The name on the server. @param role as in {@link RoleSetting} */
-const nameOf = (placement: Placement, role: string): string =>
-  role === 'writer' || role === 'reader' ? placement[role] : postgresRole(placement, role.slice('role '.length));
 
 const SESSION = { search_path: 'pg_catalog', default_transaction_read_only: 'off' };
 

@@ -75,12 +75,18 @@ const MADE = '@role ';
 export const madeRoleOf = (identity: string): string | null =>
   identity.startsWith(MADE) ? identity.slice(MADE.length) : null;
 
-/** The name of a role in a statement for a server with these roles. */
-export function roleNamed(identity: string, { writer, reader }: ProjectRoleNames): Fragment {
+/** The name on the server of a role of the project; null: it is none. */
+export function ownRoleNamed(identity: string, { writer, reader }: ProjectRoleNames): string | null {
+  if (identity === '@writer') return writer;
+  if (identity === '@reader') return reader;
   const made = madeRoleOf(identity);
-  if (made !== null) return sql`${ident(postgresRole({ writer }, made))}`;
+  return made === null ? null : postgresRole({ writer }, made);
+}
+
+/** The name of a role in a statement for a server with these roles. */
+export function roleNamed(identity: string, roles: ProjectRoleNames): Fragment {
+  const own = ownRoleNamed(identity, roles);
+  if (own !== null) return sql`${ident(own)}`;
   if (identity === '@public') return sql`PUBLIC`;
-  if (identity === '@writer') return sql`${ident(writer)}`;
-  if (identity === '@reader') return sql`${ident(reader)}`;
   return sql`${trusted(identity)}`;
 }

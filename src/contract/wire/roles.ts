@@ -1,10 +1,11 @@
 /** Roles of a project on the wire. */
+import { LIMITS } from '../limits.js';
 import { ROLE_NAME_PATTERN } from '../names.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { success } from './fields.js';
 import { Token } from './tokens.js';
 
-const Comment = Type.Nullable(Type.String({ maxLength: 2_000 }));
+const Comment = Type.Nullable(Type.String({ maxLength: LIMITS.commentCharacters }));
 
 export const CreateRoleBody = Type.Object(
   {

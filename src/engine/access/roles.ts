@@ -24,9 +24,6 @@ import { belongsToProject } from '../../tenancy/project-rights.js';
 import type { ProjectServices } from '../projects/create-project.js';
 import { checkComment } from '../schema/definition.js';
 
-/** The most tables whose privileges are listed. */
-const LISTED_TABLES = 1_000;
-
 type RoleServices = Pick<ProjectServices, 'control' | 'servers' | 'databaseSetup' | 'audit' | 'moveRows'>;
 
 export class Roles {
@@ -178,7 +175,7 @@ function privilegesOf(placement: Placement, name: string): Statement {
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${belongsToProject(placement)} AND has_schema_privilege(${role}, n.oid, 'USAGE')
       AND (has_table_privilege(${role}, c.oid, 'SELECT, INSERT, UPDATE, DELETE')
         OR has_any_column_privilege(${role}, c.oid, 'SELECT, INSERT, UPDATE'))
-    ORDER BY 1, 2 LIMIT ${LISTED_TABLES}`;
+    ORDER BY 1, 2 LIMIT ${LIMITS.tablesOfRole}`;
 }
 
 const readPrivileges = ([schema, table, privileges, columns, rowSecurity]: Row): TablePrivileges => ({

@@ -6,6 +6,7 @@
 import { type ColumnType, columnTypeOf } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Distribution } from '../../contract/wire/distribution.js';
+import type { Shown } from '../../db/query-runner.js';
 import { type Fragment, ident, join, literal, type Row, sql, type Statement } from '../../pg/index.js';
 import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes, updateTrigger } from './project-code.js';
 import type { BatchColumn } from '../../codec/index.js';
@@ -166,9 +167,6 @@ const FIELDS = Object.keys(fieldsOf(false)) as Field[];
 const MAY_USE = sql`(pg_catalog.has_table_privilege(c.oid, 'SELECT, INSERT, UPDATE, DELETE')
   OR pg_catalog.has_any_column_privilege(c.oid, 'SELECT, INSERT, UPDATE'))`;
 const MAY_USE_COLUMN = sql`pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT, INSERT, UPDATE')`;
-
-/** What a read of the schema shows: everything, or only what the role of the session may use. */
-export type Shown = 'all' | 'usable';
 
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function selectTables(where: Fragment, toWrite: boolean, shown: Shown = 'all'): Statement {

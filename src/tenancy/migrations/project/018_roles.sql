@@ -16,7 +16,8 @@ AS $$
   WHERE key = ANY (keys) AND starts_with(path, 'ROLE ' || _cdp.role_name() || ' ') FOR UPDATE
 $$;
 
--- Stores a key of the role, and deletes some of its own that have expired: it would hold locks of others. Without a fingerprint it is settled, unless it is there.
+-- Stores a key of the role, and deletes some of its own that have expired; those of others it would lock until its transaction ends.
+-- Without a fingerprint the key is settled, unless it is there.
 CREATE FUNCTION _cdp.store_key_of_role(path text, key text, fingerprint bytea, answer text, body_sha256 bytea, row_count integer,
   kept interval) RETURNS void
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -52,8 +53,8 @@ CREATE FUNCTION _cdp.may_insert(table_name text) RETURNS boolean
       AND NOT (c.relrowsecurity AND (c.relforcerowsecurity OR NOT pg_has_role(session_user, c.relowner, 'USAGE')))
       AND NOT c.relhasrules AND NOT EXISTS (SELECT FROM pg_trigger g WHERE g.tgrelid = c.oid AND NOT g.tgisinternal));
 
--- Whether text is JSON that a replay can read: with the array around it, it has at most 100 levels. Without its strings and all but its brackets, each
--- step takes the innermost level away.
+-- Whether text is JSON that a replay can read: with the array around it, it has at most 100 levels. Of its brackets, without those in
+-- strings, each step takes the innermost level away.
 CREATE FUNCTION _cdp.is_record(value text) RETURNS boolean
   LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp
 AS $$
