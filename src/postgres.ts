@@ -9,7 +9,7 @@ import { capacityOf } from './embedded/capacity.js';
 import { hasServers } from './embedded/embedded-folder.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/process-limits.js';
 import { DataFolderInUse, SERVICE } from './embedded/control-server.js';
-import { type Embedded, openEmbedded } from './embedded/embedded.js';
+import { type Embedded, type EmbeddedOptions, openEmbedded } from './embedded/embedded.js';
 import type { ProjectServerSize } from './embedded/fleet.js';
 import { exists, replaceFile } from './files.js';
 import { addressOfUrl, type ServerAddress } from './pg/index.js';
@@ -42,10 +42,23 @@ const CONNECTIONS_OF_SERVICE = 10;
 const NAPS_BEFORE_STOP = 2;
 const MAX_NAP_S = 60;
 
+/** Marks a data folder that a killed `cdp restore --from` has left. */
+export const unfinishedRestore = ({ dataDir }: Settings): string => join(dataDir, 'unfinished-restore');
+
+/** Whether an installation can be restored here: there is none yet, at most what a killed restore has left. */
+export const lacksInstallation = async (config: Settings): Promise<boolean> =>
+  config.databaseUrl === null && (!(await hasPostgres(config)) || (await exists(unfinishedRestore(config))));
+
+interface Opening {
+  /** Called before an embedded server starts. */
+  readonly starting?: () => void;
+  /** Makes the data directory of the control server, from a backup. */
+  readonly makeControl?: EmbeddedOptions['makeControl'];
+}
+
 /**
  * Opens the Postgres that the settings name. The process owns the data folder until it closes it.
  * @param owner the command that opens it, such as {@link SERVICE}, for error messages of other commands
- * @param starting called before an embedded server starts
  * @throws DataFolderInUse
  * @throws Error that an operator can act on
  */
@@ -53,7 +66,7 @@ export async function openPostgres(
   config: Settings,
   owner: string,
   logger: Logger,
-  starting: () => void = () => {},
+  { starting = () => {}, makeControl }: Opening = {},
 ): Promise<ServicePostgres> {
   if (config.databaseUrl !== null) {
     return {
@@ -64,11 +77,17 @@ export async function openPostgres(
       close: () => Promise.resolve(),
     };
   }
+  if (makeControl === undefined && (await exists(unfinishedRestore(config)))) {
+    throw new Error(
+      `A restore of the data folder ${config.dataDir} was interrupted. Repeat it with cdp restore --from, or remove the folder`,
+    );
+  }
   const capacity = await capacityOf();
   const embedded = await openEmbedded({
     dataDir: config.dataDir,
     owner,
     starting,
+    ...(makeControl && { makeControl }),
     log: logger,
     size: sizeOf(config),
     backendMib: config.backendMemoryMib ?? defaultBackendMemory(),

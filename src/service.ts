@@ -5,11 +5,13 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import { Closing } from './closing.js';
 import { openConfiguredEngine } from './configured-engine.js';
+import { BY_ITSELF } from './contract/audit.js';
 import { FIRST_PROJECT } from './contract/projects.js';
 import { type ServicePostgres, hasPostgres, openPostgres, SERVICE } from './postgres.js';
 import type { Engine } from './engine/engine.js';
@@ -78,7 +80,7 @@ export async function startService(
   try {
     const spans = await openTracing(traces, config, logger, closing);
     await requirePorts(config);
-    const postgres = await openPostgres(config, SERVICE, logger, preloadModules);
+    const postgres = await openPostgres(config, SERVICE, logger, { starting: preloadModules });
     closing.add(() => postgres.close());
     const { finishRequests } = await import('./http/listener.js');
     const { engine, app, metricsApp } = await assemble(config, postgres, logger, closing, { spans, signal });
@@ -210,11 +212,16 @@ async function assemble(
   preloadModules();
   const engine = await openConfiguredEngine(config, postgres, logger, { signal });
   closing.add(() => engine.close());
+  await refuseIfRestoredElsewhere(engine, logger);
   engine.audit.startRemovingOld();
   engine.projects.startClearing();
   engine.serverWatch.startWatching();
   engine.archiveWatch.startWatching();
   engine.moves.startRecovering();
+  if (engine.backupPlan !== null) {
+    const { startScheduledBackups } = await import('./scheduled-backups.js');
+    closing.add(startScheduledBackups(engine.backupServices(BY_ITSELF), engine.backupPlan, config, logger));
+  }
   const stopRemoving = keepRemovingArchives(engine, config, logger);
   closing.add(() => Promise.resolve(stopRemoving()));
   const [{ httpServer }, { metricsListener }] = await loadModules();
@@ -226,6 +233,27 @@ async function assemble(
   const { app, metrics } = await httpServer(engine, settings, logger, spans);
   const metricsApp = config.metricsPort === null ? null : metricsListener(metrics, config, logger);
   return { engine, app, metricsApp };
+}
+
+/** How long a start waits for the backup folder, whose file system may hang. */
+const FOLDER_MS = 5_000;
+
+/** @throws RestoredElsewhere if another service continues this installation from its backup folder */
+async function refuseIfRestoredElsewhere({ backupPlan, control }: Engine, logger: Logger): Promise<void> {
+  if (backupPlan === null) return;
+  const { readEpoch, requireCurrent, RestoredElsewhere } = await import('./backup/folder/epoch.js');
+  const { folder } = backupPlan;
+  const own = { installation: control.instanceId, epoch: await control.backups.epoch() };
+  const late = sleep(FOLDER_MS, undefined, { ref: false }).then(() => {
+    throw new Error(`it does not answer within ${FOLDER_MS / 1_000} s`);
+  });
+  late.catch(() => {});
+  try {
+    requireCurrent(folder, own, await Promise.race([readEpoch(folder), late]));
+  } catch (error) {
+    if (error instanceof RestoredElsewhere) throw error;
+    logger.warn({ folder, error: String(error) }, 'the backup folder cannot be read (setting backup-to)');
+  }
 }
 
 /** Removes old archived WAL every {@link ARCHIVES_EVERY_MS}. */

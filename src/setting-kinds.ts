@@ -1,6 +1,9 @@
 /** The declaration of a setting, and the kinds of values that settings have. */
 import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { Cron } from 'croner';
 import { parseQuota } from './contract/disk-size.js';
+import { messageOf } from './contract/errors.js';
 import type { Rate } from './engine/access/rate-limits.js';
 
 /** A kind of value: its placeholder in `--help`, and its parser. */
@@ -75,6 +78,19 @@ export const text = (value: string) =>
     if (text === '') throw new Error('must not be empty');
     return text;
   });
+
+/** A folder; the value is absolute. */
+export const folder = kind('DIR', (path) => resolve(text('DIR').parse(path)));
+
+/** A schedule in cron's format, in the time zone of the process. */
+export const schedule = kind('CRON', (text) => {
+  try {
+    new Cron(text, { paused: true });
+    return text;
+  } catch (error) {
+    throw new Error(`must be a schedule such as "0 3 * * *": ${messageOf(error)}`);
+  }
+});
 
 export const oneOf = <T extends string>(value: string, ...allowed: readonly T[]) =>
   kind(value, (text) => {

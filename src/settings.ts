@@ -2,7 +2,6 @@
  * Declares every setting once: default, kind and description. The key gives the name of the flag, of the key in the
  * file and of the environment variable. `--help`, `cdp config`, the docs test and the validation use this table.
  */
-import { resolve } from 'node:path';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
 import { DAY_MS } from './contract/calendar.js';
 import type { Rate } from './engine/access/rate-limits.js';
@@ -11,6 +10,7 @@ import {
   boolean,
   databaseUrl,
   extensionNames,
+  folder,
   integer,
   mebibytes,
   milliseconds,
@@ -20,6 +20,7 @@ import {
   proxies,
   quota,
   rate,
+  schedule,
   secret,
   setting,
   type SettingRow,
@@ -67,9 +68,24 @@ export const SETTINGS = withNames({
     integer(1, 36_500),
     'Keep the archived write-ahead log of projects for this many days (cdp project archive).',
   ),
+  backupTo: setting<string | null>(
+    null,
+    folder,
+    'Save everything into this folder at the times of backup-at, and archived write-ahead log all the time.',
+  ),
+  backupAt: setting(
+    '0 3 * * *',
+    schedule,
+    'Make the backups of backup-to at these times: minute, hour, day, month and day of the week, as in a crontab.',
+  ),
+  backupCommand: setting<string | null>(
+    null,
+    text('COMMAND'),
+    'Run this shell command after each backup of backup-to, with the folder as its last argument.',
+  ),
   postgresBin: setting<string | null>(
     null,
-    { value: 'DIR', parse: (value) => resolve(text('DIR').parse(value)) },
+    folder,
     'Look for pg_dump and pg_restore in this folder. Default: PATH and the usual folders.',
   ),
   logLevel: setting<string>(

@@ -10,11 +10,13 @@ import type { Log } from './log.js';
  * `cdp_task_failures_total`.
  */
 const NOT_DONE = {
+  back_up: 'the backup is not made (setting backup-to)',
   clear_archives: 'old archived WAL is not removed',
   clear_audit_log: 'old audit entries are not removed',
   clear_connections: 'idle connections are not closed',
   clear_prepared_transactions: 'old prepared transactions are not rolled back',
   clear_projects: 'incomplete projects are not removed',
+  copy_archives: 'archived WAL is not copied into the backup folder (setting backup-to)',
   recover_moves: 'interrupted moves are not cleaned up',
   watch_archives: 'archives are not checked',
   watch_disk: 'the free disk space is not checked (setting disk-reserve-mib)',

@@ -1,7 +1,8 @@
 /** A backup file. It is verified completely before anything is restored from it. */
-import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
+import { messageOf } from '../contract/errors.js';
+import type { BackupSource } from './backup-source.js';
 import {
   type Control,
   CONTROL_MEMBER,
@@ -9,12 +10,12 @@ import {
   type Manifest,
   parseControl,
   parseManifest,
-  parseSums,
   SUMS_MEMBER,
 } from './manifest.js';
+import { bytesOf, parseSums, verifySum } from './sums.js';
 import { BadBackup, type Member, readMember, readMembers } from './tar.js';
 
-export class BackupFile {
+export class BackupFile implements BackupSource {
   private constructor(
     readonly path: string,
     private readonly members: Members,
@@ -32,10 +33,10 @@ export class BackupFile {
     try {
       const members = await readMembers(handle);
       const read = (name: string) => readFrom(path, members, name);
-      const sums = parseSums(await contentOf(read(SUMS_MEMBER)));
+      const sums = parseSums(await bytesOf(read(SUMS_MEMBER)));
       for (const name of [MANIFEST_MEMBER, CONTROL_MEMBER]) await verifySum(read(name), name, sums);
-      const manifest = parseManifest(await contentOf(read(MANIFEST_MEMBER)));
-      const control = parseControl(await contentOf(read(CONTROL_MEMBER)));
+      const manifest = parseManifest(await bytesOf(read(MANIFEST_MEMBER)));
+      const control = parseControl(await bytesOf(read(CONTROL_MEMBER)));
       return new BackupFile(path, members, sums, manifest, control);
     } catch (error) {
       throw error instanceof BadBackup ? new Error(`${path} cannot be restored. ${error.message}`) : error;
@@ -58,12 +59,26 @@ export class BackupFile {
   }
 
   async content(name: string): Promise<Buffer> {
-    return contentOf(this.read(name));
+    return bytesOf(this.read(name));
   }
 
   /** @throws BadBackup if the member's checksum is wrong */
   async verify(name: string): Promise<void> {
     return verifySum(this.read(name), name, this.sums);
+  }
+
+  async *faults(signal: AbortSignal): AsyncGenerator<string> {
+    for (const name of this.sums.keys()) {
+      signal.throwIfAborted();
+      const fault = await this.verify(name).then(() => null, messageOf);
+      if (fault !== null) yield fault;
+    }
+    for (const name of this.members.keys())
+      if (name !== SUMS_MEMBER && !this.sums.has(name)) yield `${name} is not of the backup`;
+  }
+
+  archiveOf(): null {
+    return null;
   }
 }
 
@@ -73,12 +88,4 @@ function readFrom(path: string, members: Members, name: string): Readable {
   const member = members.get(name);
   if (member === undefined) throw new BadBackup(`It has no ${name}`);
   return readMember(path, member);
-}
-
-const contentOf = async (member: Readable): Promise<Buffer> => Buffer.concat(await member.toArray());
-
-async function verifySum(member: Readable, name: string, sums: ReadonlyMap<string, string>): Promise<void> {
-  const hash = createHash('sha256');
-  for await (const part of member) hash.update(part as Buffer);
-  if (hash.digest('hex') !== sums.get(name)) throw new BadBackup(`It is damaged: the checksum of ${name} is wrong`);
 }

@@ -58,4 +58,12 @@ interface BackupProjects {
     make?: (placement: Placement) => Promise<void>,
   ): Promise<unknown>;
   delete(name: string): Promise<unknown>;
+  /** Deactivating waits for running requests. @throws EngineError not_found, database_unavailable */
+  setActive(name: string, active: boolean): Promise<unknown>;
+  /**
+   * Gives a restored project the name, the tokens, the status and the quota of another, which is kept.
+   * @param kept the other's name from then on
+   * @throws EngineError not_found, outcome_unknown
+   */
+  replace(old: ProjectRow, restoredId: string, kept: string): Promise<void>;
 }

@@ -6,31 +6,28 @@ import { randomBytes } from 'node:crypto';
 import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { EngineError, messageOf } from '../contract/errors.js';
+import { messageOf } from '../contract/errors.js';
 import { isReady } from '../contract/projects.js';
 import { contentOf } from '../contract/wire/admin-socket.js';
-import { shownToken } from '../contract/wire/tokens.js';
 import { isAlive } from '../embedded/proc.js';
 import { namesIn, withPrivateFolder } from '../files.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
-import type { Tenancy } from '../tenancy/tenancy.js';
 import { VERSION } from '../version.js';
 import type { BackupServices } from './backup-services.js';
-import { type ClientPrograms, findPrograms, type ProgramSearch } from './logical/client-programs.js';
-import { saveDump } from './logical/dump.js';
+import type { ProgramSearch } from './logical/client-programs.js';
 import {
   type Control,
   CONTROL_MEMBER,
   FORMAT_VERSION,
-  formatSums,
   MANIFEST_MEMBER,
   type Manifest,
   type SavedProject,
   SUMS_MEMBER,
 } from './manifest.js';
 import { DamagedPages } from './physical/page-checksums.js';
-import { saveFiles } from './physical/physical.js';
-import { type Add, readMember, TarWriter } from './tar.js';
+import { controlRow, type SaveProject, saverOf } from './save-project.js';
+import { formatSums } from './sums.js';
+import { type AddMember, readMember, TarWriter } from './tar.js';
 
 interface BackupOptions {
   /** Must not exist. */
@@ -47,9 +44,6 @@ interface BackupOptions {
   /** Receives a line for each step. */
   readonly progress: (line: string) => void;
 }
-
-/** Saves one project through `add`, which appends to `file`. */
-type Save = (row: ProjectRow, add: Add, file: string, signal: AbortSignal) => Promise<SavedProject>;
 
 /**
  * If one of several projects cannot be saved, the backup skips it and names it in the manifest.
@@ -68,7 +62,7 @@ export async function backup(services: BackupServices, options: BackupOptions): 
   const handle = await open(draft, 'wx', 0o600);
   try {
     const manifest = await withPrivateFolder(async (folder) => {
-      const save = await saverOf(services, options, projects, folder);
+      const save = await saverOf(services, { ...options, projects, folder });
       return writeBackup(services, options, { handle, projects, save, draft });
     });
     await handle.close();
@@ -107,56 +101,6 @@ async function chosenProjects({ projects }: BackupServices, { projectName }: Bac
   return projectName === null ? (await projects.list()).filter(isReady) : [await projects.get(projectName)];
 }
 
-/**
- * @throws Error if Postgres's client programs are missing for all servers
- * @throws EngineError if a project's server has no files to save
- */
-async function saverOf(
-  services: BackupServices,
-  { form, programSearch }: BackupOptions,
-  projects: readonly ProjectRow[],
-  folder: string,
-): Promise<Save> {
-  const tenancyOf = ({ placement }: ProjectRow) => services.servers.tenancyOf(placement);
-  const dumped = form === 'logical' ? projects : projects.filter((one) => tenancyOf(one).files === null);
-  if (form === 'physical' && dumped.length > 0) {
-    throw new EngineError(
-      'invalid_request',
-      'Projects of DATABASE_URL or of an added server share its files, so their backups are logical',
-    );
-  }
-  const { defaultTenancy } = services.servers;
-  const isDumping = form === 'logical' || defaultTenancy.files === null;
-  const tenancies = new Set([...(isDumping ? [defaultTenancy] : []), ...dumped.map(tenancyOf)]);
-  const programs = await programsOfServers(tenancies, programSearch);
-  return async (project, add, file, signal) => {
-    const tenancy = tenancyOf(project);
-    const { files } = tenancy;
-    if (files !== null && form !== 'logical') return saveFiles(services, files, project, { add, signal });
-    const installed = await programs.get(tenancy);
-    if (installed === undefined) throw new Error('Postgres has no client programs');
-    return saveDump(services, project, add, { file, programs: installed, folder, signal });
-  };
-}
-
-/**
- * The client programs for each server. A project of a server for which there are none cannot be saved, but the others can.
- * @throws Error that says what to install, if there are none for any of the servers
- */
-async function programsOfServers(
-  tenancies: ReadonlySet<Tenancy>,
-  programSearch: ProgramSearch,
-): Promise<Map<Tenancy, Promise<ClientPrograms>>> {
-  const programsByTenancy = new Map(
-    Array.from(tenancies, (tenancy) => [tenancy, tenancy.major().then((major) => findPrograms(programSearch, major))]),
-  );
-  // Those of a server that no longer answers reject before a project needs them.
-  for (const programs of programsByTenancy.values()) programs.catch(() => {});
-  if (programsByTenancy.size > 0)
-    await Promise.any(programsByTenancy.values()).catch(() => Promise.all(programsByTenancy.values()));
-  return programsByTenancy;
-}
-
 /** A rename is durable only after an fsync of its folder. */
 async function flushFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
@@ -166,7 +110,7 @@ async function flushFolder(folder: string): Promise<void> {
 interface Writing {
   readonly handle: FileHandle;
   readonly projects: readonly ProjectRow[];
-  readonly save: Save;
+  readonly save: SaveProject;
   readonly draft: string;
 }
 
@@ -182,7 +126,8 @@ async function writeBackup(services: BackupServices, options: BackupOptions, wri
     progress(`${project.name}: saving`);
     try {
       const storedProject = await controlRow(services, project);
-      const into: SaveInto<SavedProject> = (add, file) => save(project, add, file, signal);
+      const into: SaveInto<SavedProject> = (add, file) =>
+        save(project, { add, read: (member) => readMember(file, member), signal });
       const result = await (jobs === 1
         ? saveIntoTar(tar, draft, into)
         : saveThroughFile(tar, `${draft}.${project.id}`, into));
@@ -219,22 +164,6 @@ async function writeBackup(services: BackupServices, options: BackupOptions, wri
 
 const KEEP = 'Keep the earlier backups, and see "Damaged data" in docs/backup.md';
 
-async function controlRow({ control, servers }: BackupServices, row: ProjectRow): Promise<Control['projects'][number]> {
-  const tokens = await control.tokens.ofProject(row.id);
-  const roles = await control.roles.list(row.id);
-  const { files } = servers.tenancyOf(row.placement);
-  return {
-    name: row.name,
-    status: row.status === 'inactive' ? 'inactive' : 'active',
-    created_at: row.createdAt.toISOString(),
-    quota_bytes: row.quotaBytes,
-    own_schemas: row.placement.ownSchemas,
-    archive: files !== null && (await files.archivesWal(row.placement.server)),
-    roles: roles.map(({ name, comment, createdAt }) => ({ name, comment, created_at: createdAt.toISOString() })),
-    tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),
-  };
-}
-
 /** Whether the disk of the backup failed, or the one server that all projects share. */
 const affectsAll = (
   error: unknown,
@@ -246,13 +175,13 @@ const affectsAll = (
   ((placement.added === null && defaultTenancy.files === null) ||
     ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
-const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);
+export const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);
 
 // Writes several projects at once into one tar file. Each goes into a temporary file first, because the members of a
 // tar file are consecutive.
 
 /** Saves one project through `add`, which appends to `file`. */
-export type SaveInto<T> = (add: Add, file: string) => Promise<T>;
+export type SaveInto<T> = (add: AddMember, file: string) => Promise<T>;
 
 /** @param file to which `tar` writes */
 export const saveIntoTar = <T>(tar: TarWriter, file: string, save: SaveInto<T>): Promise<T> =>

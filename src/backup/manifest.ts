@@ -90,8 +90,10 @@ export type PhysicalProject = Static<typeof PhysicalProject>;
 /** The properties of a copied data directory. */
 export type CopiedFiles = Pick<PhysicalProject, keyof typeof copy>;
 
+const SavedProject = Type.Union<Schema<LogicalProject | PhysicalProject>>([LogicalProject, PhysicalProject]);
+export type SavedProject = Static<typeof SavedProject>;
+
 const frame = {
-  format: Type.Literal('cdp-backup'),
   /** The version of this package. */
   program_version: Type.String(),
   /** The version of the schema `_cdp` in projects' databases. */
@@ -103,14 +105,39 @@ const frame = {
 
 export const Manifest = Type.Object({
   ...frame,
+  format: Type.Literal('cdp-backup'),
   format_version: Type.Literal(FORMAT_VERSION),
-  projects: Type.Array(Type.Union<Schema<LogicalProject | PhysicalProject>>([LogicalProject, PhysicalProject])),
+  projects: Type.Array(SavedProject),
 });
 export type Manifest = Static<typeof Manifest>;
-export type SavedProject = Manifest['projects'][number];
+
+/** The control server of an installation with embedded servers. */
+const ControlFiles = Type.Object({
+  postgres: Type.Integer(),
+  version: Type.String(),
+  platform: Type.String(),
+  ...copy,
+});
+export type ControlFiles = Static<typeof ControlFiles>;
+
+/** Incremented with every change of a backup folder that an older program cannot restore. */
+const FOLDER_FORMAT_VERSION = 1;
+
+/** The manifest of the part `control` of a backup folder. */
+export const FolderManifest = Type.Object({
+  ...frame,
+  format: Type.Literal('cdp-backup-folder'),
+  format_version: Type.Literal(FOLDER_FORMAT_VERSION),
+  /** The id of the installation that writes to the folder. */
+  installation: Type.String(),
+  /** null: the operator backs up the control database, which is in `DATABASE_URL`. */
+  control: Optional(ControlFiles),
+});
+export type FolderManifest = Static<typeof FolderManifest>;
 
 const ManifestV1 = Type.Object({
   ...frame,
+  format: Type.Literal('cdp-backup'),
   ...versions,
   format_version: Type.Literal(1),
   projects: Type.Array(Type.Object(dump)),
@@ -146,6 +173,8 @@ export const Control = Type.Object({
       name: ProjectName,
       status: Type.Enum(['active', 'inactive']),
       created_at: Time,
+      /** The id of its own server; null: it has none. Missing in backups of earlier versions. */
+      server_id: Type.Optional(Optional(Type.String())),
       /** null: the default of the installation that restores the project. */
       quota_bytes: Optional(Type.Integer({ minimum: 0 })),
       /** Whether the project may create schemas other than `data`. Missing in backups of earlier versions. */
@@ -163,16 +192,43 @@ export type Control = Static<typeof Control>;
 const isManifest = describes(Manifest);
 const isManifestV1 = describes(ManifestV1);
 const isControl = describes(Control);
+const isFolderManifest = describes(FolderManifest);
+const isSavedProject = describes(SavedProject);
 
 /** @throws BadBackup, whose message says so if the format is newer */
 export function parseManifest(bytes: Buffer): Manifest {
   const value = parseJson(bytes);
-  const { format, format_version: version } = (value ?? {}) as Partial<Record<keyof Manifest, unknown>>;
-  if (format === 'cdp-backup' && typeof version === 'number' && version > FORMAT_VERSION) {
-    throw new BadBackup(`It has format ${version}, and this program supports ${FORMAT_VERSION}: use a newer one`);
-  }
+  refuseNewerFormat(value, 'cdp-backup', FORMAT_VERSION);
   if (isManifestV1(value)) return upgraded(value);
   if (!isManifest(value)) throw new BadBackup(`Its ${MANIFEST_MEMBER} is not valid`);
+  return value;
+}
+
+/** @throws BadBackup */
+function refuseNewerFormat(manifest: unknown, expected: string, supported: number): void {
+  const { format, format_version: version } = (manifest ?? {}) as Partial<Record<keyof Manifest, unknown>>;
+  if (format === expected && typeof version === 'number' && version > supported)
+    throw new BadBackup(`It has format ${version}, and this program supports ${supported}: use a newer one`);
+}
+
+/** @throws BadBackup, as {@link parseManifest} */
+export function parseFolderManifest(bytes: Buffer): FolderManifest {
+  const value = parseJson(bytes);
+  refuseNewerFormat(value, 'cdp-backup-folder', FOLDER_FORMAT_VERSION);
+  if (!isFolderManifest(value)) throw new BadBackup(`Its control/${MANIFEST_MEMBER} is not valid`);
+  return value;
+}
+
+export const folderManifest = (facts: Omit<FolderManifest, 'format' | 'format_version'>): FolderManifest => ({
+  format: 'cdp-backup-folder',
+  format_version: FOLDER_FORMAT_VERSION,
+  ...facts,
+});
+
+/** The manifest of a project's part of a backup folder. @throws BadBackup */
+export function parseSavedProject(bytes: Buffer): SavedProject {
+  const value = parseJson(bytes);
+  if (!isSavedProject(value)) throw new BadBackup(`The ${MANIFEST_MEMBER} of a project is not valid`);
   return value;
 }
 
@@ -194,18 +250,4 @@ function parseJson(bytes: Buffer): unknown {
   } catch {
     return undefined;
   }
-}
-
-export const formatSums = (sums: ReadonlyMap<string, string>): Buffer =>
-  Buffer.from([...sums].map(([name, sha256]) => `${sha256}  ${name}\n`).join(''));
-
-/** @throws BadBackup */
-export function parseSums(bytes: Buffer): Map<string, string> {
-  const sums = new Map<string, string>();
-  for (const line of bytes.toString().split('\n').slice(0, -1)) {
-    const [, sha256, name] = /^([0-9a-f]{64}) {2}(.+)$/.exec(line) ?? [];
-    if (sha256 === undefined || name === undefined) throw new BadBackup('It is damaged');
-    sums.set(name, sha256);
-  }
-  return sums;
 }

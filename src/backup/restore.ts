@@ -13,7 +13,7 @@ import type { RoleRow } from '../tenancy/control/role-rows.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 import { withServer } from '../tenancy/postgres-server.js';
 import { setArchiving } from './archiving.js';
-import { BackupFile } from './backup-file.js';
+import { type BackupSource, openBackup } from './backup-source.js';
 import type { ProjectContents, BackupServices, NewProject } from './backup-services.js';
 import type { ProgramSearch } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
@@ -37,6 +37,10 @@ export interface RestoreOptions {
   readonly as: string | null;
   /** Skips projects that exist, instead of refusing the whole restore. */
   readonly missing: boolean;
+  /** Puts the restored project in the place of the one that has its name. */
+  readonly replace?: boolean;
+  /** Ends when all checks are done. */
+  readonly check?: boolean;
   /** Restores the state at this time, from archived WAL; null: the state in the backup. */
   readonly at: Date | null;
   /** With neither field, on the server `default`. */
@@ -52,8 +56,12 @@ export interface RestoreOptions {
  * has changed then
  */
 export async function restore(services: BackupServices, options: RestoreOptions): Promise<RestoreDone> {
+  return options.replace === true ? restoreInPlace(services, options) : restoreAsNew(services, options);
+}
+
+async function restoreAsNew(services: BackupServices, options: RestoreOptions): Promise<RestoreDone> {
   const { progress, signal } = options;
-  const file = await BackupFile.open(options.file);
+  const file = await openBackup(options.file);
   const chosenProjects = chooseProjects(file, options);
   const first = options.projectName === null ? await replacedProject(services, chosenProjects, options) : null;
   const existing = await existingNames(services, first);
@@ -64,7 +72,12 @@ export async function restore(services: BackupServices, options: RestoreOptions)
   await requireExtensions(services, file, chosen, targets);
   const plan = await planRestore(services, file, chosen, targets, options);
   progress('Checking the backup');
-  for (const { saved } of chosen) await verify(file, saved, signal);
+  for (const { saved } of chosen) await verifyProject(file, saved, signal);
+
+  if (options.check === true) {
+    for (const { name } of chosen) progress(`${name}: can be restored`);
+    return { projects: [], failed: [] };
+  }
 
   if (first !== null && chosen.length > 0) await removeFirstProject(services, progress);
   const projects: RestoreDone['projects'][number][] = [];
@@ -89,6 +102,65 @@ export async function restore(services: BackupServices, options: RestoreOptions)
   return { projects, failed };
 }
 
+/**
+ * The project keeps its tokens, its quota and what else the control database has of it, as they are now: what was revoked
+ * since the backup stays revoked. Nobody can use it meanwhile, so that what is acknowledged is in the one or the other.
+ */
+async function restoreInPlace(services: BackupServices, options: RestoreOptions): Promise<RestoreDone> {
+  const { projectName, as, check = false, progress } = options;
+  const { projects } = services;
+  if (projectName === null || as !== null || options.missing)
+    throw new EngineError('invalid_request', '--replace needs --project, and goes with neither --as nor --missing');
+  const old = await projects.get(projectName);
+  const names = new Set((await projects.list()).map(({ name }) => name));
+  const [kept, temporary] = [freeName(`${projectName}-replaced`, names), freeName(`${projectName}-restored`, names)];
+  const restoreBeside = () => restoreAsNew(services, { ...options, as: temporary });
+  if (check) {
+    const done = await restoreBeside();
+    progress(`${projectName}: would be kept as ${kept}, inactive`);
+    return done;
+  }
+  const isArchived = await archivesWal(services, old);
+  progress(`${projectName}: deactivated until it is restored`);
+  await projects.setActive(projectName, false).catch((error: unknown) => {
+    // The project is inactive, but its server does not answer: that may be why it is restored.
+    if (!(error instanceof EngineError && error.code === 'database_unavailable')) throw error;
+  });
+  try {
+    const done = await restoreBeside();
+    const { id } = await projects.get(temporary);
+    const roles = await services.control.roles.list(old.id);
+    const { placement } = await projects.get(temporary);
+    await services.databaseSetup.createRoles(
+      services.servers.tenancyOf(placement),
+      placement,
+      roles.map(({ name }) => name),
+    );
+    await projects.replace(old, id, kept);
+    progress(`${projectName}: restored; the one before is kept as ${kept}, inactive: cdp project delete ${kept}`);
+    const result = { ...done.projects[0], name: projectName } as RestoreDone['projects'][number];
+    const restored = { name: projectName, archive: isArchived };
+    return { projects: [{ ...result, not_archived: await archiveAgain(services, restored, options) }], failed: [] };
+  } catch (error) {
+    if (old.status === 'active') await projects.setActive(projectName, true).catch(() => {});
+    throw error;
+  }
+}
+
+/** A name for a project that none has yet. */
+function freeName(wanted: string, names: ReadonlySet<string>): string {
+  for (let number = 1; ; number++) {
+    const suffix = number === 1 ? '' : `-${number}`;
+    const name = `${wanted.slice(0, 63 - suffix.length)}${suffix}`;
+    if (!names.has(name)) return name;
+  }
+}
+
+async function archivesWal({ servers }: BackupServices, { placement }: ProjectRow): Promise<boolean> {
+  const { files } = servers.tenancyOf(placement);
+  return files !== null && (await files.has(placement.server)) && (await files.archivesWal(placement.server));
+}
+
 interface ChosenProject {
   /** The name of the restored project. */
   readonly name: string;
@@ -103,7 +175,10 @@ interface ChosenProject {
   readonly tokens: readonly StoredToken[];
 }
 
-function chooseProjects({ path, manifest, control }: BackupFile, { projectName, as }: RestoreOptions): ChosenProject[] {
+function chooseProjects(
+  { path, manifest, control }: BackupSource,
+  { projectName, as }: RestoreOptions,
+): ChosenProject[] {
   if (as !== null && projectName === null) {
     throw new EngineError('invalid_request', '--as renames one project: give --project as well');
   }
@@ -214,7 +289,7 @@ async function requireFreeTokens({ control }: BackupServices, chosen: readonly C
 
 async function requireExtensions(
   { databaseSetup }: BackupServices,
-  { manifest }: BackupFile,
+  { manifest }: BackupSource,
   chosen: readonly ChosenProject[],
   targets: readonly Tenancy[],
 ): Promise<void> {
@@ -242,7 +317,7 @@ interface PlannedProject {
 /** @throws Error if a chosen project cannot be restored here */
 async function planRestore(
   services: BackupServices,
-  file: BackupFile,
+  file: BackupSource,
   chosen: readonly ChosenProject[],
   targets: readonly Tenancy[],
   { at, programSearch, signal }: RestoreOptions,
@@ -289,7 +364,8 @@ function requireDefaultTenancy(name: string, targets: readonly Tenancy[], defaul
   });
 }
 
-async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal): Promise<void> {
+/** @throws BadBackup */
+export async function verifyProject(file: BackupSource, saved: SavedProject, signal: AbortSignal): Promise<void> {
   const { name } = saved;
   const ofDump = [
     dumpMember(name),
@@ -309,7 +385,7 @@ async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal
  */
 async function archiveAgain(
   services: BackupServices,
-  { name, archive }: ChosenProject,
+  { name, archive }: Pick<ChosenProject, 'name' | 'archive'>,
   { as, progress }: RestoreOptions,
 ): Promise<string | null> {
   if (!archive) return null;

@@ -43,7 +43,7 @@ export class TarWriter {
     return new Map(this.members.map(({ name, sha256 }) => [name, sha256]));
   }
 
-  readonly add = async (name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>): Promise<Member> => {
+  readonly add: AddMember = async (name, content) => {
     const start = this.end;
     const offset = start + BLOCK;
     const hash = createHash('sha256');
@@ -99,7 +99,15 @@ export class TarWriter {
   }
 }
 
-export type Add = TarWriter['add'];
+/**
+ * Adds a member to a backup.
+ * @param modified when its original was last written, for backups that keep it
+ */
+export type AddMember = (
+  name: string,
+  content: AsyncIterable<Buffer> | Iterable<Buffer>,
+  modified?: Date,
+) => Promise<Member>;
 
 async function write(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
   for (let offset = 0; offset < bytes.length;) {

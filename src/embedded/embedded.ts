@@ -1,21 +1,22 @@
 /** The embedded Postgres of a data folder: the control server, and a server for each project. */
-import { readdir } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { memoized } from '../promises.js';
 import { exists, removeFolder } from '../files.js';
 import { type Binaries, findBinaries, refuseOtherMajor } from './binaries.js';
+import type { Account } from './accounts.js';
 import { ProjectCgroups } from './cgroup.js';
 import { initializeCluster } from './cluster.js';
 import { PORT, serverConfig, SUPERUSER } from './postgres-config.js';
 import { MIN_BUFFERS_MIB } from './process-limits.js';
 import { ControlServer } from './control-server.js';
 import { Fleet, type FleetEvents, type FleetSettings, type ProjectServerSize, type SuperuserLogin } from './fleet.js';
-import { buildFolder, CONTROL, makeServerFolder, serverFolder } from './server-folder.js';
+import { buildFolder, CONTROL, makeServerFolder, RECOVERY_SETTINGS, serverFolder } from './server-folder.js';
 import { startPostmaster } from './postmaster.js';
 import { findEmbeddedFolder, type EmbeddedFolder } from './embedded-folder.js';
 import type { Log } from '../log.js';
 
-interface EmbeddedOptions extends FleetSettings {
+export interface EmbeddedOptions extends FleetSettings {
   /** Created if it is missing. */
   readonly dataDir: string;
   /** The command that opens it, for error messages of other commands. */
@@ -23,6 +24,8 @@ interface EmbeddedOptions extends FleetSettings {
   readonly log: Log;
   /** Called before the control server starts; other work can run meanwhile. */
   readonly starting?: () => void;
+  /** Makes the data directory of the control server, if there is none, from a backup. */
+  readonly makeControl?: (data: string, account: Account) => Promise<void>;
 }
 
 /** The contents of every new project's server. */
@@ -54,11 +57,14 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   if (!(await exists(folder.data))) {
     log.info({}, 'creating the control database');
     await makeServerFolder(folder);
-    await buildFolder(folder.data, (data) => initializeCluster(data, serversFolder.account, binaries, size.durable));
+    const { makeControl = (data, account) => initializeCluster(data, account, binaries, size.durable) } = options;
+    await buildFolder(folder.data, (data) => makeControl(data, serversFolder.account));
   }
   await refuseOtherMajor(folder.data, binaries);
   options.starting?.();
   const control = await ControlServer.open(folder, binaries, size.durable, log, options.owner);
+  // A recovery has ended, because the server accepts connections.
+  await rm(join(folder.data, RECOVERY_SETTINGS), { force: true });
   return {
     folder: serversFolder.folder,
     control,

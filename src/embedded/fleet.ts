@@ -227,6 +227,11 @@ export class Fleet {
     return existingServerFolder(this.serversFolder, projectFolder(id));
   }
 
+  /** The folder of the control server. */
+  controlFolder(): Promise<ServerFolder> {
+    return existingServerFolder(this.serversFolder, CONTROL);
+  }
+
   /** Whether the server's write-ahead log is archived. */
   async archivesWal(id: string): Promise<boolean> {
     return exists(join((await this.folderOf(id)).root, ARCHIVE_SETTINGS));

@@ -10,6 +10,7 @@ import type { Roles } from './access/roles.js';
 import type { Tokens } from './access/tokens.js';
 import type { AuditOrigin } from '../contract/audit.js';
 import type { Audit } from './audit/audit.js';
+import type { BackupPlan } from './backup-plan.js';
 import type { StopReason } from '../db/backend-request.js';
 import type { CorruptionLog } from '../db/corruption-log.js';
 import { LiveRequests } from './live-requests.js';
@@ -68,6 +69,8 @@ export interface EngineParts {
   /** What the operations on projects' data share. */
   readonly services: OperationServices;
   readonly archiveWatch: ArchiveWatch;
+  /** null: the service makes no backups. */
+  readonly backupPlan: BackupPlan | null;
 }
 
 /** Makes each part a field. */
@@ -136,6 +139,8 @@ export class Engine extends Parts {
         tenanciesAt: (place) => projects.tenanciesAt(place),
         restore: (name, place, fill, make) => projects.restore(name, by, { place, fill, ...(make && { make }) }),
         delete: (name) => projects.delete(name, by),
+        setActive: (name, active) => projects.setActive(name, active, by),
+        replace: (old, restoredId, kept) => projects.replace(old, restoredId, kept, by),
       },
       onCorruption: (projectName, place) => this.corruption.note(projectName, place),
       record: (operation, project) => audit.record(by, { operation, outcome: 'ok', project }),

@@ -30,6 +30,7 @@ import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type CapacitySettings, ServerCapacities } from '../db/server-capacities.js';
 import { Moves } from '../moves/moves.js';
 import { MoveRows } from '../moves/move-rows.js';
+import { BackupPlan } from './backup-plan.js';
 import { ArchiveWatch } from './projects/archive-watch.js';
 import { isFull, serverNamed, sizesOf } from './projects/choose-server.js';
 import type { ProjectServices } from './projects/create-project.js';
@@ -52,6 +53,9 @@ interface EngineSettings extends AuditSettings, CapacitySettings {
   /** The previous secret, which other instances may still use; null: none. */
   secretPrevious: string | null;
   quarantineDays: number;
+  /** The folder for the service's own backups, and when it makes them; null: none. */
+  backupTo: string | null;
+  backupAt: string;
   /** The default disk quota of a project, in bytes; null: none. */
   projectQuota: number | null;
   /** Wrong tokens allowed per address and minute; 0: unlimited. */
@@ -117,6 +121,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
         quarantineDays: settings.quarantineDays,
       },
       archiveWatch: new ArchiveWatch(servers, () => projects.list(), settings.log),
+      backupPlan: settings.backupTo === null ? null : new BackupPlan(control, settings.backupTo, settings.backupAt),
     });
   } catch (error) {
     // The first failure tells more than that of the cleanup.

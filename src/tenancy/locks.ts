@@ -39,6 +39,8 @@ export const ADVISORY_LOCKS = {
    * Citus cluster that is the project's own database.
    */
   database: 4_014_252_910,
+  /** Control database: held by a backup into a folder. */
+  backup: 4_014_252_911,
 } as const;
 
 /**

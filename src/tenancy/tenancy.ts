@@ -19,6 +19,7 @@ export type ServerFiles = Pick<
   | 'version'
   | 'has'
   | 'folderOf'
+  | 'controlFolder'
   | 'createEmpty'
   | 'isRunning'
   | 'stopIfUnused'

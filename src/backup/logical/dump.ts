@@ -12,19 +12,16 @@ import { withServer } from '../../tenancy/postgres-server.js';
 import { distributedTables } from '../distributed-tables.js';
 import type { BackupServices } from '../backup-services.js';
 import { dumpAccessMember, dumpMember, dumpListMember, type LogicalProject } from '../manifest.js';
-import { type Add, type Member, readMember } from '../tar.js';
+import type { Saving } from '../save-project.js';
 import { accessOf } from './access.js';
 import { type ClientPrograms, libpqEnvironment, run, stream } from './client-programs.js';
 import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
 import { countIn, type ProjectTable, shownName, withSnapshot } from './snapshot.js';
 
-interface Dumping {
-  /** The file to which members are added. */
-  readonly file: string;
+interface Dumping extends Saving {
   readonly programs: ClientPrograms;
   /** For temporary files, mode 700. */
   readonly folder: string;
-  readonly signal: AbortSignal;
 }
 
 const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications', '--no-subscriptions'];
@@ -37,8 +34,7 @@ const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications',
 export async function saveDump(
   { databaseSetup, projects, servers }: BackupServices,
   row: ProjectRow,
-  add: Add,
-  { file, programs, folder, signal }: Dumping,
+  { add, read, programs, folder, signal }: Dumping,
 ): Promise<LogicalProject> {
   const { name, placement } = row;
   const { database, writer, reader } = placement;
@@ -62,7 +58,7 @@ export async function saveDump(
         return { dump, access, tables, distributed };
       }),
     );
-    await add(dumpListMember(name), [Buffer.from(await listOf(file, dump, programs, signal))]);
+    await add(dumpListMember(name), [Buffer.from(await listOf(read(dump), programs, signal))]);
     await add(dumpAccessMember(name), [Buffer.from(JSON.stringify(access))]);
     const versions = { postgres, pg_dump: programs.major };
     return { kind: 'logical', name, bytes: dump.size, database, writer, reader, extensions, ...noted, ...versions };
@@ -73,8 +69,7 @@ export async function saveDump(
  * Reads the list from the file, which proves that pg_restore can read it.
  * @throws ProgramFailed
  */
-function listOf(file: string, dump: Member, programs: ClientPrograms, signal: AbortSignal): Promise<string> {
-  const input: Readable = readMember(file, dump);
+function listOf(input: Readable, programs: ClientPrograms, signal: AbortSignal): Promise<string> {
   return run(`${programs.folder}/pg_restore`, ['--list'], { environment: { LC_ALL: 'C' }, input, signal });
 }
 

@@ -12,7 +12,7 @@ import { revokeReaderDefaults } from '../../tenancy/project-rights.js';
 import { roleLogin } from '../../tenancy/role-login.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { TRANSACTION_TIMEOUT } from '../../tenancy/postgres-server.js';
-import type { BackupFile } from '../backup-file.js';
+import type { BackupSource } from '../backup-source.js';
 import { distributeAgain } from '../distributed-tables.js';
 import { dumpAccessMember, dumpMember, type LogicalProject } from '../manifest.js';
 import { type ProjectAccess, parseAccess } from './access.js';
@@ -60,7 +60,7 @@ interface LoadOptions {
   readonly placement: Placement;
   readonly dumped: LogicalProject;
   /** Contains the dump. */
-  readonly file: BackupFile;
+  readonly file: BackupSource;
   readonly programs: ClientPrograms;
   /** Creates roles of the project that do not exist yet, by the names that it knows. */
   readonly createRoles: (names: readonly string[]) => Promise<void>;

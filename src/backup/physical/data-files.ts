@@ -13,8 +13,9 @@ export type Content = AsyncIterable<Buffer> | Iterable<Buffer>;
 /**
  * Adds one file to a backup.
  * @param path below the data directory, with slashes
+ * @param modified when the server last wrote it; undefined: the backup has made it
  */
-export type AddFile = (path: string, content: Content) => Promise<unknown>;
+export type AddFile = (path: string, content: Content, modified?: Date) => Promise<unknown>;
 
 const CONTROL_FILE = 'global/pg_control';
 
@@ -154,7 +155,7 @@ export async function copyFile(
         yield part;
       }
     };
-    await add(path, countBytes());
+    await add(path, countBytes(), (await file.stat()).mtime);
     return bytes;
   } finally {
     await file.close();

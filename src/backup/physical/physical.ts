@@ -5,40 +5,43 @@ import { EngineError } from '../../contract/errors.js';
 import type { Account } from '../../embedded/accounts.js';
 import { DATABASE_LOCALE, giveTo } from '../../embedded/cluster.js';
 import { RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
-import { openFileBelow } from '../../files.js';
+import { exists, openFileBelow } from '../../files.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { ServerFiles, Tenancy } from '../../tenancy/tenancy.js';
 import { withServer } from '../../tenancy/postgres-server.js';
-import type { BackupFile } from '../backup-file.js';
+import type { BackupSource } from '../backup-source.js';
 import type { BackupServices, ProjectContents } from '../backup-services.js';
 import { dataMember, type PhysicalProject } from '../manifest.js';
-import type { Add } from '../tar.js';
+import type { Saving } from '../save-project.js';
 import { copyRunning, damagedPages } from './copy-running.js';
 import { type Content, contentOf, belongsInBackup } from './data-files.js';
 import { DamagedPages } from './page-checksums.js';
 import { archiveAll, segmentsFor } from './wal-archive.js';
 
-const PLATFORM = `${process.platform}-${process.arch}`;
+export const PLATFORM = `${process.platform}-${process.arch}`;
 
-/** Copies the files of a project's server. If the server is stopped, it is started for the copy. */
+/**
+ * Copies the files of a project's server. If the server is stopped, it is started for the copy.
+ * @param saving.rests whether to stop the server afterward although it ran before, unless it is in use
+ */
 export async function saveFiles(
   { servers, onCorruption }: BackupServices,
   files: ServerFiles,
   { name, placement }: ProjectRow,
-  { add, signal }: { add: Add; signal: AbortSignal },
+  { add, signal, rests }: Pick<Saving, 'add' | 'signal'> & { readonly rests: boolean },
 ): Promise<PhysicalProject> {
   const wasRunning = files.isRunning(placement.server);
   const server = servers.serverOf(placement);
   const { data: dataDirectory } = await files.folderOf(placement.server);
   const copied = await withServer(server, () =>
-    copyRunning({ dataDirectory, login: server.address, signal }, (path, content) =>
-      add(`${dataMember(name)}${path}`, content),
+    copyRunning({ dataDirectory, login: server.address, signal }, (path, content, modified) =>
+      add(`${dataMember(name)}${path}`, content, modified),
     ),
   ).catch((error: unknown) => {
     if (error instanceof DamagedPages) onCorruption(name, error.found);
     throw error;
   });
-  if (!wasRunning) await files.stopIfUnused(placement.server);
+  if (rests || !wasRunning) await files.stopIfUnused(placement.server);
   return {
     kind: 'physical',
     name,
@@ -59,7 +62,7 @@ export async function saveFiles(
  */
 export async function filesOf(
   project: PhysicalProject,
-  file: BackupFile,
+  file: BackupSource,
   services: BackupServices,
   until: Date | null,
   signal: AbortSignal,
@@ -67,7 +70,7 @@ export async function filesOf(
   const { databaseSetup, servers } = services;
   const { defaultTenancy } = servers;
   const files = filesHere(project, defaultTenancy);
-  const recovery = until === null ? null : await recoveryTo(until, project, services, files, signal);
+  const recovery = await recoveryOf(project, { source: file, until }, services, files, signal);
   const folder = dataMember(project.name);
   const members = file
     .namesBelow(folder)
@@ -118,20 +121,32 @@ function filesHere({ name, platform, postgres }: PhysicalProject, { files }: Ten
   );
 }
 
-/** @throws Error that says what is missing for a recovery to this point in time */
-async function recoveryTo(
-  until: Date,
+/**
+ * To a point in time; without one, a backup folder to the end of its archive.
+ * @throws Error that says what is missing
+ */
+async function recoveryOf(
   project: PhysicalProject,
+  { source, until }: { source: BackupSource; until: Date | null },
   { control, servers }: BackupServices,
   files: ServerFiles,
   signal: AbortSignal,
-): Promise<Recovery> {
-  const archive = join(files.archives, project.server_id);
+): Promise<Recovery | null> {
+  const here = join(files.archives, project.server_id);
+  const saved = source.archiveOf(project.server_id);
+  if (until === null)
+    return saved === null ? null : { archive: saved, segments: await segmentsFor(saved, project, null), until };
   const living = await control.projects.find('server', project.server_id);
-  if (living !== null && (await files.archivesWal(living.placement.server))) {
+  if (
+    living !== null &&
+    (await files.has(living.placement.server)) &&
+    (await files.archivesWal(living.placement.server))
+  ) {
     const server = servers.serverOf(living.placement);
-    await withServer(server, () => archiveAll(archive, server.address, signal));
+    await withServer(server, () => archiveAll(here, server.address, signal));
   }
+  // The copy in the folder is older.
+  const archive = saved !== null && !(await exists(here)) ? saved : here;
   return { archive, segments: await segmentsFor(archive, project, until), until };
 }
 
@@ -159,8 +174,8 @@ export interface Recovery {
   /** The folder of archived WAL, and the names of the segments to replay. */
   readonly archive: string;
   readonly segments: readonly string[];
-  /** Transactions that committed later are not replayed. */
-  readonly until: Date;
+  /** Transactions that committed later are not replayed; null: all are. */
+  readonly until: Date | null;
 }
 
 /**

@@ -3,13 +3,14 @@
  * servers are copies of one template and have the same system identifier, so Postgres would replay the WAL of any of
  * them.
  */
-import { chmod, lchown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
+import { chmod, lchown, lstat, mkdir, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DAY_MS } from '../../contract/calendar.js';
-import { exists, hasCode, namesIn, removeFolder } from '../../files.js';
+import { exists, hasCode, namesIn, openFileBelow, removeFolder, withFolderBelow } from '../../files.js';
 import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
-import type { CopiedFiles } from '../manifest.js';
+import type { CopiedFiles, PhysicalProject } from '../manifest.js';
+import { contentOf } from './data-files.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
 const IS_SEGMENT = /^[0-9A-F]{24}$/;
@@ -43,6 +44,12 @@ export const archiveSettings = (folder: string): Readonly<Record<string, string>
   'basic_archive.archive_directory': folder,
 });
 
+/** Whether the archive of a server has the log from the beginning of a backup on. */
+export const continues = (all: string, { server_id: id, ...copied }: PhysicalProject): Promise<boolean> => {
+  const { wal_start: start, timeline, wal_segment_bytes: segmentBytes } = copied;
+  return exists(join(all, id, segmentName(timeline, segmentOf(parseLsn(start), segmentBytes), segmentBytes)));
+};
+
 /** Waits until everything committed so far is in the archive. */
 export async function archiveAll(folder: string, login: LoginOptions, signal: AbortSignal): Promise<void> {
   const options = startupOptions({ search_path: 'pg_catalog', default_transaction_read_only: 'off' });
@@ -63,12 +70,13 @@ export async function archiveAll(folder: string, login: LoginOptions, signal: Ab
 
 /**
  * The segments from a backup to a point in time, and the later ones in the archive.
+ * @param until null: as far as the archive reaches without a gap
  * @throws Error that says what is missing
  */
-export async function segmentsFor(folder: string, copied: CopiedFiles, until: Date): Promise<string[]> {
+export async function segmentsFor(folder: string, copied: CopiedFiles, until: Date | null): Promise<string[]> {
   const { wal_start: walStart, timeline, wal_segment_bytes: segmentBytes, ended_at: endedAt } = copied;
   if (!(await exists(folder))) throw new Error(`There is no archived WAL of this server: no folder ${folder}`);
-  if (until < new Date(endedAt)) {
+  if (until !== null && until < new Date(endedAt)) {
     const times = `The backup ended at ${endedAt}, after ${until.toISOString()}`;
     throw new Error(`${times}: restore an earlier backup to that time`);
   }
@@ -79,7 +87,7 @@ export async function segmentsFor(folder: string, copied: CopiedFiles, until: Da
     // Missing: it is reported below.
     const { size = 0, mtime = reached } = (await lstat(join(folder, name)).catch(() => null)) ?? {};
     if (size !== segmentBytes) {
-      if (until <= reached) return segments;
+      if (until === null || until <= reached) return segments;
       const missing = `${folder} lacks the WAL segment ${name}, or has only a part of it`;
       if (segments.length === 0) throw new Error(`${missing}: the backup begins in it`);
       throw new Error(`${missing}: the project can be restored to ${reached.toISOString()} at most`);
@@ -87,6 +95,32 @@ export async function segmentsFor(folder: string, copied: CopiedFiles, until: Da
     segments.push(name);
     // The time when the segment was completed. Everything in it was written earlier.
     reached = mtime;
+  }
+}
+
+/** Copies the archived segments of a server that the target lacks. They keep their times, see {@link segmentsFor}. */
+export async function copyNewSegments(all: string, id: string, target: string, signal: AbortSignal): Promise<void> {
+  const folder = join(target, id);
+  const copied = new Set(await namesIn(folder));
+  const archive = join(all, id);
+  const names = await withFolderBelow(archive, '', (inside) => readdir(inside));
+  const segments = (names ?? []).filter((name) => IS_SEGMENT.test(name));
+  for (const name of segments.sort()) {
+    if (copied.has(name)) continue;
+    signal.throwIfAborted();
+    const file = await openFileBelow(archive, name);
+    // Removed since the folder was listed.
+    if (file === null) continue;
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      const draft = join(folder, `${name}.part`);
+      await writeFile(draft, contentOf(file, signal), { mode: 0o600, flush: true });
+      const { mtime } = await file.stat();
+      await utimes(draft, mtime, mtime);
+      await rename(draft, join(folder, name));
+    } finally {
+      await file.close();
+    }
   }
 }
 

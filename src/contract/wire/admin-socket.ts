@@ -25,6 +25,19 @@ export const BackupBody = Type.Object(
 );
 export type BackupBody = Static<typeof BackupBody>;
 
+export const FolderBackupBody = Type.Object(
+  {
+    folder: AbsolutePath,
+    /** Begin anew although the folder is empty and had a backup. */
+    is_new: Type.Boolean(),
+    jobs: Type.Integer({ minimum: 1, maximum: MAX_JOBS }),
+    archive_days: Type.Integer({ minimum: 1 }),
+    ...programs,
+  },
+  STRICT,
+);
+export type FolderBackupBody = Static<typeof FolderBackupBody>;
+
 export const RestoreBody = Type.Object(
   {
     file: AbsolutePath,
@@ -32,6 +45,8 @@ export const RestoreBody = Type.Object(
     as: Type.Nullable(Type.String()),
     at: Type.Nullable(Type.String()),
     missing: Type.Optional(Type.Boolean()),
+    replace: Type.Optional(Type.Boolean()),
+    check: Type.Optional(Type.Boolean()),
     server: Type.Optional(Type.String()),
     labels: Type.Optional(Labels),
     ...programs,
@@ -60,6 +75,18 @@ export interface BackupDone {
   readonly left_out: readonly { readonly name: string; readonly reason: string }[];
 }
 
+/** What a backup into a folder has done. */
+export interface FolderBackupDone extends Pick<BackupDone, 'left_out'> {
+  readonly projects: readonly {
+    readonly name: string;
+    readonly bytes: number;
+    /** The folder had it already. */
+    readonly unchanged: boolean;
+  }[];
+  /** Projects that no longer exist. */
+  readonly removed: readonly string[];
+}
+
 export interface RestoreDone {
   readonly projects: readonly {
     readonly name: string;
@@ -73,6 +100,17 @@ export interface RestoreDone {
     readonly not_archived: string | null;
   }[];
   readonly failed: readonly { readonly name: string; readonly reason: string }[];
+}
+
+/** What `cdp backup verify` has found. */
+export interface BackupVerified {
+  readonly projects: readonly {
+    readonly name: string;
+    /** null: only its files were read. */
+    readonly tables: readonly TableRows[] | null;
+  }[];
+  /** For people; empty: the backup is whole. */
+  readonly faults: readonly string[];
 }
 
 /** Such as `2 tables, 1 row`. */

@@ -165,6 +165,17 @@ export class Projects {
   }
 
   /**
+   * Gives a restored project the name, the tokens, the status and the quota of another, which is kept, inactive.
+   * @param old as it was before it was deactivated
+   * @param kept its name from then on
+   * @throws EngineError not_found, outcome_unknown
+   */
+  async replace(old: ProjectRow, restoredId: string, kept: string, by: AuditOrigin): Promise<void> {
+    const entry = this.services.audit.entryOfChange(by, { operation: 'project.restore', object: `kept as ${kept}` });
+    if (!(await this.services.control.projects.replace(old, restoredId, kept, entry))) throw notReady(old.name);
+  }
+
+  /**
    * Deactivating waits for running requests, for about 70 s at most, so that a later backup contains all acknowledged
    * writes.
    * @param now cancel them instead

@@ -129,6 +129,30 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
   },
   {
     method: 'POST',
+    url: '/api/cdp/local/backup-folder',
+    body: wire.FolderBackupBody,
+    example: { folder: '/nowhere/cdp', is_new: false, jobs: 1, archive_days: 14, postgres_bin: null, path: '' },
+    success: { status: 200 },
+    async handle(call) {
+      const { local, request } = call;
+      const {
+        postgres_bin,
+        path,
+        is_new: isNew,
+        archive_days: archiveDays,
+        ...body
+      } = request.body as wire.FolderBackupBody;
+      const options = { ...body, isNew, archiveDays, programSearch: { folder: postgres_bin, path } };
+      const { backupToFolder } = await import('../../backup/folder/write-folder.js');
+      const services = (await local.engine()).backupServices(auditOriginOf(request));
+      await progressResponse(call, async (reporting) => ({
+        ...(await backupToFolder(services, { ...options, ...reporting })),
+      }));
+      return { body: null };
+    },
+  },
+  {
+    method: 'POST',
     url: '/api/cdp/local/archive',
     body: wire.ArchiveBody,
     example: { project: 'shop', on: true },
@@ -148,11 +172,12 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
     success: { status: 200 },
     async handle(call) {
       const { local, request } = call;
-      const { file, project, as, at, missing, ...more } = request.body as wire.RestoreBody;
+      const { file, project, as, at, missing, replace, check, ...more } = request.body as wire.RestoreBody;
       const { server, labels, postgres_bin: folder, path } = more;
       const time = at === null ? null : timeOf('at', at);
       const where = { placementRequest: { server, labels }, programSearch: { folder, path } };
-      const options = { file, projectName: project, as, at: time, missing: missing ?? false, ...where };
+      const flags = { missing: missing ?? false, replace: replace ?? false, check: check ?? false };
+      const options = { file, projectName: project, as, at: time, ...flags, ...where };
       const { restore } = await import('../../backup/restore.js');
       const services = (await local.engine()).backupServices(auditOriginOf(request));
       await progressResponse(call, (reporting) => restore(services, { ...options, ...reporting }));

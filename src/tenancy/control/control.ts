@@ -16,6 +16,7 @@ import { migrate, readMigrations } from '../migrations/migrate.js';
 import { withServiceSession } from '../service-pool.js';
 import { serviceWork } from '../postgres-errors.js';
 import { awaitStandby } from '../standby-wait.js';
+import { BackupRows } from './backup-rows.js';
 import { ControlPool } from './control-pool.js';
 import { ProjectRows } from './project-rows.js';
 import { RoleRows } from './role-rows.js';
@@ -33,6 +34,7 @@ export class ControlDatabase {
   readonly roles: RoleRows;
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
+  readonly backups: BackupRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -46,6 +48,7 @@ export class ControlDatabase {
     this.roles = new RoleRows(this.controlPool);
     this.tokens = new TokenRows(this.controlPool);
     this.servers = new ServerRows(this.controlPool);
+    this.backups = new BackupRows(this.controlPool);
   }
 
   /**

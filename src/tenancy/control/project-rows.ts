@@ -3,7 +3,7 @@ import type { ProjectStatus } from '../../contract/projects.js';
 import { serverName } from '../../contract/servers.js';
 import { BEGIN, COMMIT, type Fragment, ident, sql } from '../../pg/index.js';
 import type { Placement } from '../placement.js';
-import type { AuditRow } from './audit-rows.js';
+import { type AuditRow, withEntry } from './audit-rows.js';
 import type { ControlPool } from './control-pool.js';
 import { PROJECT_JSON, projectRow, type ProjectRow, type StoredToken } from './control-rows.js';
 import type { RoleRow } from './role-rows.js';
@@ -77,6 +77,29 @@ export class ProjectRows {
     const isFree = sql`NOT EXISTS (SELECT FROM cdp.projects WHERE name = ${name} AND id <> ${id})`;
     return this.update(sql`name = ${name}`, sql`id = ${id} AND ${isFree}`, entry);
   }
+
+  /** See `Projects.replace`. @returns false if one of them is no longer there */
+  async replace(old: ProjectRow, restoredId: string, kept: string, entry: AuditRow | null): Promise<boolean> {
+    const { id, name, status } = old;
+    const areReady = sql`(SELECT count(*) FROM cdp.projects WHERE id IN (${id}, ${restoredId})
+      AND status IN ('active', 'inactive')) = 2`;
+    const results = await this.pool.transaction([
+      BEGIN,
+      sql`SELECT FROM cdp.projects WHERE id IN (${id}, ${restoredId}) FOR UPDATE`,
+      sql`UPDATE cdp.projects SET name = ${kept}, status = 'inactive' WHERE id = ${id} AND ${areReady}`,
+      sql`UPDATE cdp.projects restored SET name = ${name}, status = ${status}, created_at = old.created_at,
+            quota_bytes = old.quota_bytes, own_schemas = restored.own_schemas AND old.own_schemas
+          FROM cdp.projects old WHERE restored.id = ${restoredId} AND old.id = ${id} AND ${areReady}`,
+      sql`UPDATE cdp.tokens SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
+      sql`INSERT INTO cdp.roles (project_id, name, comment, created_at)
+          SELECT ${restoredId}::uuid, name, comment, created_at FROM cdp.roles WHERE project_id = ${id} AND ${areReady}
+          ON CONFLICT DO NOTHING`,
+      withEntry(sql`SELECT id AS project_id FROM cdp.projects WHERE id = ${restoredId} AND name = ${name}`, entry),
+      COMMIT,
+    ]);
+    return results[6]?.rows.length === 1;
+  }
+
   setQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {
     return this.update(sql`quota_bytes = ${quotaBytes}`, sql`id = ${id}`, entry);
   }
