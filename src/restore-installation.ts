@@ -12,7 +12,7 @@ import { ARCHIVE_FOLDER, BackupFolder } from './backup/folder/backup-folder.js';
 import { readEpoch, writeEpoch } from './backup/folder/epoch.js';
 import { ownEpoch } from './backup/folder/write-folder.js';
 import { filesOf, restoreFiles } from './backup/physical/physical.js';
-import { copyNewSegments } from './backup/physical/wal-archive.js';
+import { copyNewSegments, prepareArchive } from './backup/physical/wal-archive.js';
 import { verifyProject } from './backup/restore.js';
 import { Closing } from './closing.js';
 import { openConfiguredEngine } from './configured-engine.js';
@@ -21,6 +21,7 @@ import { messageOf } from './contract/errors.js';
 import { isReady } from './contract/projects.js';
 import type { RestoreDone } from './contract/wire/admin-socket.js';
 import type { Account } from './embedded/accounts.js';
+import { giveTo } from './embedded/cluster.js';
 import { folderMode } from './embedded/embedded-folder.js';
 import { findPostmasters, stopPostmaster } from './embedded/processes.js';
 import { exists, makeFolder, namesIn, removeFolder } from './files.js';
@@ -176,7 +177,15 @@ async function archiveAgain(
 ): Promise<string | null> {
   try {
     const { files } = services.servers.defaultTenancy;
-    if (files !== null) await copyNewSegments(join(from, ARCHIVE_FOLDER), placement.server, files.archives, signal);
+    if (files !== null) {
+      const { server } = placement;
+      const { account } = await files.folderOf(server);
+      const archive = join(files.archives, server);
+      await prepareArchive(archive, account);
+      await copyNewSegments(join(from, ARCHIVE_FOLDER), server, files.archives, signal);
+      // The server compares a segment that it archives again with the one that is there.
+      await giveTo(account, archive);
+    }
     await setArchiving(services, name, true);
     return null;
   } catch (error) {

@@ -84,7 +84,10 @@ function list(): Command {
     print(
       command,
       rows,
-      tableLines(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'ARCHIVE', 'CREATED', 'SERVER', 'DATABASE'], rows.map(cellsOf)),
+      tableLines(
+        ['NAME', 'STATUS', 'SIZE', 'QUOTA', 'ARCHIVE', 'SAVED', 'CREATED', 'SERVER', 'DATABASE'],
+        rows.map(cellsOf),
+      ),
     );
   });
 }
@@ -101,12 +104,14 @@ const cellsOf = ({
   server,
   folder,
   archive,
+  saved_at: saved,
 }: Listed) => [
   name,
   status,
   size === undefined ? '?' : roundedSize(size),
   quota,
   archive === 'failing' ? 'FAILING' : (archive ?? '-'),
+  saved ?? '-',
   created,
   server,
   folder == null ? database : `${database} in postgres/projects/${folder}`,

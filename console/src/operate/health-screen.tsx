@@ -3,7 +3,7 @@ import './operate.css';
 import { effect, signal, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { Alert } from '../parts/announcements.js';
-import { count, duration, size } from '../parts/formats.js';
+import { ago, count, duration, size } from '../parts/formats.js';
 import { Screen } from '../parts/screen.js';
 import { session } from '../session.js';
 import { OF_API, quantile, rate, type Sample, takeSample, total } from './metrics.js';
@@ -28,6 +28,38 @@ const samples = signal<readonly Sample[]>([]);
 effect(() => {
   if (session.value === null) samples.value = [];
 });
+
+/** What needs an operator if it is not 0. */
+const FAULTS: readonly [metric: string, label: string][] = [
+  ['cdp_projects_not_starting', 'Projects that do not start'],
+  ['cdp_damaged_data_total', 'Damaged data found'],
+  ['cdp_archives_failing', 'Logs that are not archived'],
+  ['cdp_projects_over_quota', 'Projects over their quota'],
+];
+
+/** The last backup, and what is wrong. */
+function Conditions({ of }: { of: Sample }) {
+  const saved = total(of, 'cdp_backup_last_success_timestamp_seconds');
+  const hasFailed = total(of, 'cdp_backup_failed') === 1;
+  const words = saved === undefined ? 'not scheduled' : saved === 0 ? 'none yet' : ago(saved * 1_000);
+  return (
+    <dl class="facts" aria-label="Conditions">
+      <div>
+        <dt>Last backup</dt>
+        <dd>{hasFailed ? `${words}; the latest attempt failed` : words}</dd>
+      </div>
+      {FAULTS.map(([metric, label]) => {
+        const value = total(of, metric);
+        return value === undefined ? null : (
+          <div key={metric}>
+            <dt>{label}</dt>
+            <dd>{count(value)}</dd>
+          </div>
+        );
+      })}
+    </dl>
+  );
+}
 
 export function HealthScreen() {
   const error = useSignal('');
@@ -97,6 +129,7 @@ export function HealthScreen() {
         </p>
       )}
       {seen.length < 2 && error.value === '' && <p role="status">Taking the first measurements …</p>}
+      {last !== undefined && <Conditions of={last} />}
       {seen.length >= 2 && (
         <div class="charts">
           {charts.map(([label, values, format, hint]) => (

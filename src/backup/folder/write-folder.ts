@@ -188,7 +188,9 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
   await followRenames(folder, current);
   const known = new Set(current.map(({ name }) => name));
   const skipped = leftOut.filter(({ name }) => known.has(name));
-  await saveControl(services, options, current, skipped);
+  // One that was created meanwhile is not in the backup.
+  const inBackup = current.filter(({ id }) => rows.some((row) => row.id === id));
+  await saveControl(services, options, inBackup, skipped);
   const removed = (await savedProjects(folder)).filter((name) => !known.has(name));
   for (const name of removed) await retire(folder, projectPart(name));
   await flushFileSystem(folder);
@@ -339,12 +341,11 @@ async function retire(folder: string, part: string): Promise<void> {
 
 /** Renames the parts of projects that have been renamed. */
 async function followRenames(folder: string, projects: readonly ProjectRow[]): Promise<void> {
-  const names = new Set(projects.map(({ name }) => name));
   for (const name of await savedProjects(folder)) {
-    if (names.has(name)) continue;
     const saved = await savedProjectIn(folder, name).catch(() => null);
     const row = projects.find(({ placement }) => saved?.kind === 'physical' && placement.server === saved.server_id);
-    if (row === undefined || (await exists(join(folder, projectPart(row.name))))) continue;
+    // Another project may have the name now: its part is written anew.
+    if (row === undefined || row.name === name || (await exists(join(folder, projectPart(row.name))))) continue;
     await rename(join(folder, projectPart(name)), join(folder, projectPart(row.name)));
   }
 }

@@ -135,4 +135,6 @@ export interface ProjectLocation {
   readonly folder: string | null;
   /** Whether its write-ahead log is archived; null: the operator archives that of its server. */
   readonly archive: 'on' | 'off' | 'failing' | null;
+  /** When it was last saved into a backup folder; null: never. */
+  readonly saved_at: string | null;
 }

@@ -103,6 +103,8 @@ async function examineInstallation(
   (await inTime(projects).catch((error: unknown) => [failed('projects')(error)])).forEach(onFinding);
   const archives = examineArchives(engine);
   (await inTime(archives).catch((error: unknown) => [failed('archives')(error)])).forEach(onFinding);
+  const backups = examineBackups(engine);
+  (await inTime(backups).catch((error: unknown) => [failed('backups')(error)])).forEach(onFinding);
   for (const server of await engine.control.servers.list()) {
     const { name } = server;
     if (unreachable.has(name) || !takesTrials(server)) continue;
@@ -198,6 +200,23 @@ export async function examineArchives({ archiveWatch }: Engine): Promise<Finding
 const ADVICE =
   'Until then the project cannot be restored to a later moment, and its log fills the disk. Make the folder writable for ' +
   'the user of its server, and the disk have room; or turn it off and on: cdp project archive NAME off. Then make a backup.';
+
+// The findings of `cdp doctor` about the service's own backups.
+
+/** @returns nothing without the setting `backup-to` */
+export async function examineBackups({ backupPlan }: Engine): Promise<Finding[]> {
+  if (backupPlan === null) return [];
+  const { folder, last, isOverdue } = await backupPlan.state();
+  const since = last?.succeededAt == null ? 'there is none yet' : `the last is of ${last.succeededAt.toISOString()}`;
+  const subject = `backups into ${folder}`;
+  if (last?.error != null) return [problem(subject, `${last.error}; ${since}`, AFTER_FAILURE)];
+  if (isOverdue) return [problem(subject, `overdue; ${since}`, AFTER_FAILURE)];
+  if (last?.succeededAt == null) return [warning(subject, since, 'Make the first: cdp backup --to')];
+  return [ok(subject, since)];
+}
+
+const AFTER_FAILURE =
+  'The log of the service says more. Make sure that the folder is mounted and has room, then run cdp backup --to.';
 
 // The findings of `cdp doctor` about projects: whether the roles and privileges of each are intact.
 

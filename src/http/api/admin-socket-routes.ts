@@ -34,14 +34,16 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
     url: '/api/cdp/local/placements',
     success: { status: 200 },
     async handle({ local }) {
-      const { projects, archiveWatch } = await local.engine();
+      const { projects, archiveWatch, control } = await local.engine();
       const archived = await archiveWatch.check();
+      const saved = await control.backups.savedAt();
       const placements: wire.ProjectLocation[] = (await projects.list()).map(
         ({ id, placement: { database, server, added } }) => {
           const folder = server === DEFAULT_SERVER || added !== null ? null : server;
           const state = archived.get(id);
           const isOn = state?.failure === null ? 'on' : 'failing';
-          return { id, database, folder, archive: folder === null ? null : state === undefined ? 'off' : isOn };
+          const archive = folder === null ? null : state === undefined ? 'off' : isOn;
+          return { id, database, folder, archive, saved_at: saved.get(id)?.toISOString() ?? null };
         },
       );
       return { body: { success: true, placements } };

@@ -35,11 +35,14 @@ export function monitoringRoutes(
     const servers = engine.serverWatch.states.filter(({ isUp }) => !isUp).map(({ server }) => server);
     const archives = engine.archiveWatch.failing.map(({ name }) => name);
     const isDiskFull = !(await engine.control.canWriteFiles());
-    if (servers.length + archives.length === 0 && !isDiskFull) return { success: true, message: 'ready' };
+    const backup = await backupFault(engine);
+    if (servers.length + archives.length === 0 && !isDiskFull && backup === null)
+      return { success: true, message: 'ready' };
     const details = {
       servers,
       ...(archives.length > 0 ? { archives } : {}),
       ...(isDiskFull ? { disk: 'full' } : {}),
+      ...(backup === null ? {} : { backup }),
     };
     // Still ready: reads work, and so do projects elsewhere. Only operators see the details.
     return {
@@ -64,6 +67,13 @@ export function monitoringRoutes(
     }
     return metrics.send(reply);
   });
+}
+
+/** @returns null if the backups of the setting `backup-to` are as they should be, or there is no such setting */
+async function backupFault({ backupPlan }: Engine): Promise<'failed' | 'overdue' | null> {
+  const state = await backupPlan?.state();
+  if (state?.last?.error != null) return 'failed';
+  return state?.isOverdue === true ? 'overdue' : null;
 }
 
 /** Judged by the socket, not by a header that anyone can send. */

@@ -11,6 +11,7 @@ import type { Load, SlotClass } from '../../db/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { PortSessions } from '../../engine/sessions/sessions.js';
 import { patternOf } from '../known-paths.js';
+import { backupMetrics } from './backup-metrics.js';
 import { type Samples, series, serverMetrics } from './server-metrics.js';
 
 /** Seconds. */
@@ -47,6 +48,7 @@ export class Metrics {
     this.rows = new Counter({ name: 'cdp_inserted_rows_total', help: 'Records stored by batch inserts.', registers });
     engineMetrics(engine, registers);
     serverMetrics(engine, registers);
+    backupMetrics(engine, registers);
     if (engine.sessions !== null) sessionMetrics(engine.sessions, registers);
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
   }

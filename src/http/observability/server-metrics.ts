@@ -57,11 +57,6 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   gauge('cdp_standby_missing', missingHelp, ({ standbys }) => standbys?.missing);
   if (folder === null) return;
   diskMetrics(folder, registers);
-  const archivedHelp = 'Projects whose write-ahead log is archived, at the last check.';
-  const { archiveWatch } = engine;
-  series(registers, Gauge, 'cdp_projects_archived', archivedHelp, [], () => [[{}, archiveWatch.states.size]]);
-  const failingHelp = 'Projects whose write-ahead log should be archived, and is not, at the last check.';
-  series(registers, Gauge, 'cdp_archives_failing', failingHelp, [], () => [[{}, archiveWatch.failing.length]]);
 }
 
 function diskMetrics(folder: string, registers: Registry[]): void {
