@@ -18,6 +18,9 @@ const stamp = join(cache, 'build');
 /** In dist, but made by `console.mjs`. */
 const CONSOLE = `console${sep}`;
 
+/** In dist, what tells builds of one version apart (src/version.ts): it changes with each commit, without a compilation. */
+const BUILD = 'build';
+
 /** Brings dist up to date. Ends the process where the sources do not compile; dist then stays as it was. */
 export function build() {
   compileAssembly();
@@ -26,6 +29,11 @@ export function build() {
     ...sources,
     ...['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'].map((file) => join(root, file)),
   ]);
+  compileWhatChanged(sources, state);
+  writeBuild(buildOf(state));
+}
+
+function compileWhatChanged(sources, state) {
   const expected = sources.flatMap(outputsOf).map((file) => join(dist, file));
   if (fs.existsSync(stamp) && fs.readFileSync(stamp, 'utf8') === state && expected.every((file) => fs.existsSync(file)))
     return;
@@ -36,8 +44,6 @@ export function build() {
   try {
     compile(draft);
     for (const file of sources.filter(isCopied)) copy(file, join(draft, relative(src, file)));
-    // Tells builds of one version apart.
-    fs.writeFileSync(join(draft, 'build'), state.slice(0, 8));
     const program = join(draft, 'cli', 'bin.js');
     if (fs.existsSync(program)) fs.chmodSync(program, 0o755);
     publish(draft);
@@ -47,6 +53,37 @@ export function build() {
   fs.writeFileSync(join(cache, `build.${process.pid}`), state);
   fs.renameSync(join(cache, `build.${process.pid}`), stamp);
   built();
+}
+
+/**
+ * `96bb838e, 2026-11-29`: the commit and its date. If the tree differs from it, also `dirty` and a hash of the sources;
+ * without git, that hash alone.
+ */
+function buildOf(state) {
+  const sources = `sources ${state.slice(0, 8)}`;
+  // Sources unpacked inside another repository are not its commit.
+  const commit = fs.existsSync(join(root, '.git')) ? git('log', '-1', '--format=%H %cs') : null;
+  if (commit === null) return sources;
+  const [hash, date] = commit.split(' ');
+  const parts = [hash.slice(0, 8), date];
+  return [...parts, ...(git('--no-optional-locks', 'status', '--porcelain') === '' ? [] : ['dirty', sources])].join(
+    ', ',
+  );
+}
+
+/** Its output; null if there is no git, or no commit. */
+function git(...args) {
+  const { status, stdout } = spawnSync('git', args, { cwd: root, encoding: 'utf8' });
+  return status === 0 ? stdout.trim() : null;
+}
+
+function writeBuild(text) {
+  const file = join(dist, BUILD);
+  if (fs.existsSync(file) && fs.readFileSync(file, 'utf8') === text) return;
+  const draft = join(cache, `${BUILD}.draft.${process.pid}`);
+  fs.mkdirSync(cache, { recursive: true });
+  fs.writeFileSync(draft, text);
+  move(draft, file);
 }
 
 function compile(draft) {
@@ -67,7 +104,7 @@ function publish(draft) {
     fs.mkdirSync(dirname(to), { recursive: true });
     move(from, to);
   }
-  const isLeft = (file) => !made.includes(file) && !file.startsWith(CONSOLE);
+  const isLeft = (file) => !made.includes(file) && !file.startsWith(CONSOLE) && file !== BUILD;
   for (const file of filesIn(dist)) if (isLeft(relative(dist, file))) fs.rmSync(file, { force: true });
 }
 

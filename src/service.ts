@@ -22,6 +22,7 @@ import type { TraceExport } from './http/observability/trace-export.js';
 import type { PostgresPort } from './postgres-port/postgres-port.js';
 import type { Settings } from './settings.js';
 import { runPeriodically } from './tasks.js';
+import { VERSION } from './version.js';
 
 export type { TraceExport };
 
@@ -106,7 +107,7 @@ export async function startService(
     const firstToken = postgres.embedded !== null ? await createFirstProject(engine) : null;
     const postgresPort = port?.port ?? null;
     const ports = postgresPort === null ? {} : { postgresPort };
-    logger.info({ url, ...ports, embedded: postgres.embedded !== null }, 'listening');
+    logger.info({ version: VERSION, url, ...ports, embedded: postgres.embedded !== null }, 'listening');
     const breakOff = () => {
       app.server.closeAllConnections();
       admin?.breakOff();

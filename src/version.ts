@@ -3,13 +3,16 @@ import { readFileSync } from 'node:fs';
 
 const textOf = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8');
 
-/** That of the package, and the first digits of a hash of the sources as build metadata: 0.1.0+1f0a2b3c. */
+/**
+ * That of the package, and what the build was made from (scripts/build.mjs): `0.1.0 (96bb838e, 2026-11-29)`, the commit
+ * and its date. For people; no program compares it.
+ */
 export const VERSION = `${(JSON.parse(textOf('../package.json')) as { version: string }).version}${build()}`;
 
 /** Empty if the sources run without a build. */
 function build(): string {
   try {
-    return `+${textOf('build')}`;
+    return ` (${textOf('build')})`;
   } catch {
     return '';
   }

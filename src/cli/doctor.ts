@@ -2,10 +2,11 @@
 import { Command } from 'commander';
 import { messageOf } from '../contract/errors.js';
 import { counted } from '../contract/message-text.js';
-import type { Finding, Health } from '../contract/wire/findings.js';
+import { type Finding, type Health, ok, problem } from '../contract/wire/findings.js';
 import { hasPostgres } from '../postgres.js';
 import { examineDisk } from '../engine/doctor/machine-findings.js';
 import type { SettingName } from '../settings.js';
+import { VERSION } from '../version.js';
 import { operatorOptions, WHERE_ELSE, withAdminSocket } from './operator-commands.js';
 import { withProgramName } from './exit.js';
 import { DATABASE_SETTINGS, readConfig } from './setting-flags.js';
@@ -38,11 +39,12 @@ const SUBJECT_WIDTH = 'control schema'.length;
 
 async function findAll(command: Command, onFinding: (finding: Finding) => void): Promise<void> {
   const config = readConfig(command);
+  onFinding(ok('version', VERSION));
   if (!(await hasPostgres(config)))
     return onFinding(noPostgres(`There is no database in ${config.dataDir}.`, WHERE_ELSE));
   const watching = { signal: new AbortController().signal, progress: () => {}, onFinding };
   try {
-    await withAdminSocket(command, (admin) => admin.callWithProgress('local/doctor', {}, watching), {
+    await withAdminSocket(command, (admin) => admin.callWithProgress('local/doctor', { version: VERSION }, watching), {
       opensLate: true,
     });
   } catch (error) {
@@ -56,12 +58,7 @@ async function findAll(command: Command, onFinding: (finding: Finding) => void):
 const SEE_LOGS = 'See postgres/control/postgres.log in the data folder.';
 const CHECK_URL = 'Check DATABASE_URL: docs/operations.md, "Your own Postgres".';
 
-const noPostgres = (result: string, advice: string): Finding => ({
-  subject: 'Postgres',
-  health: 'problem',
-  found: result,
-  advice,
-});
+const noPostgres = (found: string, advice: string): Finding => problem('Postgres', found, advice);
 
 // Formats findings for people: one line each, with advice below it.
 

@@ -14,6 +14,7 @@ import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import { findPrograms } from '../../src/backup/logical/client-programs.js';
 import type pg from 'pg';
 import type { Placement } from '../../src/tenancy/placement.js';
+import { VERSION } from '../../src/version.js';
 import { describeAccess, makeAccess, rowsSeen } from '../support/access.js';
 import { description, EVERYTHING, ROWS } from '../support/everything.js';
 import { makeFolder } from '../support/folder.js';
@@ -318,7 +319,13 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       );
       const manifest = JSON.parse(await readFile(join(unpacked, 'manifest.json'), 'utf8')) as object;
       const kind = { kind: 'logical', postgres: server.major };
-      expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 2, projects: [kind, kind], left_out: [] });
+      expect(manifest).toMatchObject({
+        format: 'cdp-backup',
+        format_version: 2,
+        program_version: VERSION,
+        projects: [kind, kind],
+        left_out: [],
+      });
       const bytes = await readFile(file);
       const { writer, reader } = (await source.engine.projects.get('full')).placement;
       const tenancy = source.engine.servers.defaultTenancy;

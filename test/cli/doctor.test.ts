@@ -26,6 +26,7 @@ describe('on an embedded Postgres', () => {
     const dataDir = await newDataDir();
     const { code, stdout } = await runProgram(['doctor', '--data-dir', dataDir]);
     expect([code, stdout]).toEqual([1, expect.stringContaining(`There is no database in ${dataDir}`)]);
+    expect(stdout).toMatch(/^ok +version +\S/);
     expect(stdout).toMatch(/^1 problem, 0 warnings$/m);
     expect(stdout).toContain('--data-dir');
     expect(existsSync(dataDir)).toBe(false);
@@ -37,6 +38,10 @@ describe('on an embedded Postgres', () => {
     expect((await (await startServe(['--data-dir', dataDir])).end()).code).toBe(0);
     const { code, stdout, stderr } = await doctor();
     expect([code, stderr]).toEqual([0, '']);
+    const { stdout: version } = await runProgram(['--version']);
+    const [first] = stdout.split('\n');
+    expect(first).toMatch(/^ok +version +[\d.]+ \(.+\)$/);
+    expect(first).toContain(` ${version.trimEnd()}`);
     for (const subject of ['Postgres', 'rights', 'durability', 'passwords', 'clock', 'control schema']) {
       expect(stdout).toMatch(new RegExp(`^ok +${subject} +\\S`, 'm'));
     }

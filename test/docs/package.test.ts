@@ -13,7 +13,7 @@ it('contains the program, the console, the types of the client, the docs and the
   const known = [
     /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
     /^dist\/.+\.(?:js|sql|wasm)$/,
-    // The hash of the build, which `cdp --version` prints.
+    // The commit of the build, which `cdp --version` prints.
     /^dist\/build$/,
     /^dist\/(?:client|contract)\/.+\.d\.ts$/,
     /^dist\/console\/(?:index\.html|assets\/[\w-]+\.(?:js|css|svg))(?:\.br|\.gz)?$/,

@@ -4,11 +4,12 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, expect, it, onTestFinished } from 'vitest';
+import { VERSION } from '../../src/version.js';
 import { blocks, read, root } from '../docs/markdown.js';
 import { endEverything, firstToken, freePort, preparedDataDir, startServe } from '../support/program.js';
 import { call, startTestService } from '../support/service.js';
@@ -85,7 +86,24 @@ it('can be installed by pip, with its types and the version of the service', asy
   const program = `import cdp_data_engine as c, os
 print(c.__version__, c.__file__, os.path.exists(os.path.join(os.path.dirname(c.__file__), "py.typed")))`;
   const { stdout } = await run(python, ['-c', program], { cwd: copy, env: { PYTHONPATH: target } });
-  expect(stdout).toBe(`0.1.0 ${join(target, 'cdp_data_engine/__init__.py')} True\n`);
+  expect(stdout).toBe(`${VERSION} ${join(target, 'cdp_data_engine/__init__.py')} True\n`);
+});
+
+it('gives a wheel of the same bytes wherever and whenever it is built, as CONTRIBUTING.md says', async () => {
+  const wheels: Buffer[] = [];
+  for (const place of ['one', 'another/place of it']) {
+    const above = await mkdtemp(join(tmpdir(), 'cdp-wheel-'));
+    onTestFinished(() => rm(above, { recursive: true, force: true }));
+    await cp(folder, join(above, place), {
+      recursive: true,
+      filter: (path) => !/__pycache__|egg-info|\/build/.test(path),
+    });
+    const args = ['-m', 'pip', 'wheel', '--no-build-isolation', '--no-deps', '--no-index', '--wheel-dir', above, '.'];
+    const env = { ...process.env, SOURCE_DATE_EPOCH: '1777930200' };
+    await run(python, args, { cwd: join(above, place), env });
+    wheels.push(await readFile(join(above, `cdp_data_engine-${VERSION}-py3-none-any.whl`)));
+  }
+  expect(wheels[0]?.equals(wheels[1] ?? Buffer.of())).toBe(true);
 });
 
 it('prints what docs/python.md says', () =>

@@ -55,6 +55,10 @@ export const RestoreBody = Type.Object(
 );
 export type RestoreBody = Static<typeof RestoreBody>;
 
+/** With the version of the program that asks. */
+export const DoctorBody = Type.Object({ version: Type.String() }, STRICT);
+export type DoctorBody = Static<typeof DoctorBody>;
+
 export const ArchiveBody = Type.Object({ project: Type.String(), on: Type.Boolean() }, STRICT);
 export type ArchiveBody = Static<typeof ArchiveBody>;
 

@@ -11,6 +11,7 @@ import type { ServerAddress } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { inspectServer } from '../../tenancy/server-facts.js';
 import type { AuditOrigin } from '../../contract/audit.js';
+import { VERSION } from '../../version.js';
 import type { Engine } from '../engine.js';
 import { insertRecords } from '../insert/insert.js';
 import { createTable } from '../schema/tables.js';
@@ -62,6 +63,15 @@ export async function examine(target: ServiceUnderTest, by: AuditOrigin, onFindi
     onFinding(problem('Postgres', messageOf(error), advice));
   }
 }
+
+/**
+ * After an upgrade, the service that runs may still be the old one.
+ * @param asking version of the program that asks
+ */
+export const examineVersion = (asking: string): Finding[] =>
+  asking === VERSION
+    ? []
+    : [warning('running service', VERSION, `This command is ${asking}: restart the service if it should be, too.`)];
 
 /** How long one check may take; each of its queries has a shorter limit. */
 const CHECK_MS = 60_000;

@@ -101,10 +101,14 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
   {
     method: 'POST',
     url: '/api/cdp/local/doctor',
+    body: wire.DoctorBody,
+    example: { version: '0.1.0' },
     success: { status: 200 },
     async handle(call) {
-      const { examine } = await import('../../engine/doctor/doctor.js');
+      const { examine, examineVersion } = await import('../../engine/doctor/doctor.js');
       const work = async (onFinding: (finding: Finding) => void) => {
+        const { version } = call.request.body as wire.DoctorBody;
+        examineVersion(version).forEach(onFinding);
         await examine(call.local, auditOriginOf(call.request), onFinding);
         return {};
       };

@@ -10,6 +10,7 @@ import { adminSocketListener } from '../../../src/http/admin-socket-listener.js'
 import { OPERATIONS } from '../../../src/http/api/operations.js';
 import { ADMIN_SOCKET_ROUTES, type AdminSocketRoute } from '../../../src/http/api/admin-socket-routes.js';
 import { addressOfUrl } from '../../../src/pg/index.js';
+import { VERSION } from '../../../src/version.js';
 import { checkResponse, pathOf } from '../../support/routes.js';
 import {
   type Call,
@@ -54,6 +55,12 @@ const local = (method: string, path: string, given?: Call): Promise<TestResponse
 
 const send = (route: AdminSocketRoute, given: Call = {}): Promise<TestResponse> =>
   local(route.method, pathOf(route), given);
+
+async function examined(version: string): Promise<Finding[]> {
+  const { text } = await local('POST', '/api/cdp/local/doctor', { body: { version } });
+  const lines = text.trimEnd().split('\n');
+  return lines.map((line) => JSON.parse(line) as { finding?: Finding }).flatMap(({ finding }) => finding ?? []);
+}
 
 describe.each(titled(ADMIN_SOCKET_ROUTES))('%s', (_title, route) => {
   it('needs no token', async () => {
@@ -156,12 +163,19 @@ describe('works:', () => {
   });
 
   it('lets the doctor check and try everything', async () => {
-    const { text } = await local('POST', '/api/cdp/local/doctor');
-    const lines = text.trimEnd().split('\n');
-    const findings = lines
-      .map((line) => JSON.parse(line) as { finding?: Finding })
-      .flatMap(({ finding }) => finding ?? []);
+    const findings = await examined(VERSION);
     expect(findings.at(-1)).toMatchObject({ subject: 'trial', health: 'ok' });
+    expect(findings.map(({ subject }) => subject)).not.toContain('running service');
+  });
+
+  it('lets the doctor of another build know which one runs', async () => {
+    const [first] = await examined('0.1.0 (96bb838e, 2026-11-29)');
+    expect(first).toEqual({
+      subject: 'running service',
+      health: 'warning',
+      found: VERSION,
+      advice: 'This command is 0.1.0 (96bb838e, 2026-11-29): restart the service if it should be, too.',
+    });
   });
 });
 
