@@ -22,7 +22,7 @@ import { operatorOptions, withAdminSocket, type Labels, labelOption } from './op
 import { UsageError } from './exit.js';
 import { requireFolderOf } from './remote/user-files.js';
 import { print } from './terminal/output.js';
-import { PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
+import { readConfig } from './setting-flags.js';
 
 /** Standard input or output instead of a file. */
 const STDIO = '-';
@@ -60,7 +60,7 @@ export function backupCommand(): Command {
       ).choices(['physical', 'logical']),
     )
     .addOption(new Option('--jobs <N>', 'Save this many projects at once').default(1).argParser(parseJobs));
-  return operatorOptions(command, PROGRAM_SETTINGS).action((target: string) =>
+  return operatorOptions(command).action((target: string) =>
     withAdminSocket(command, async (admin) => {
       const config = readConfig(command);
       const { project = null, format = null, jobs } = command.opts<BackupFlags>();
@@ -106,7 +106,7 @@ export function restoreCommand(): Command {
     )
     .option('--server <SERVER>', 'Restore on this Postgres server (default: the server "default")')
     .addOption(labelOption('Restore on the least loaded server with this label (repeatable)'));
-  return operatorOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
+  return operatorOptions(command).action(async (source: string) => {
     const config = readConfig(command);
     const { project = null, as = null, at = null, missing = false, server, label } = command.opts<RestoreFlags>();
     const place = { ...(server !== undefined && { server }), ...(label !== undefined && { labels: label }) };

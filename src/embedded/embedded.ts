@@ -18,6 +18,8 @@ import type { Log } from '../log.js';
 interface EmbeddedOptions extends FleetSettings {
   /** Created if it is missing. */
   readonly dataDir: string;
+  /** The folder of the programs, if it has those of servers; null: those of the npm package. */
+  readonly postgresBin: string | null;
   /** The command that opens it, for error messages of other commands. */
   readonly owner: string;
   readonly log: Log;
@@ -49,7 +51,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   const { log, size } = options;
   const cgroups = await ProjectCgroups.open();
   const serversFolder = await findEmbeddedFolder(options.dataDir, log);
-  const binaries = await findBinaries(serversFolder);
+  const binaries = await findBinaries(serversFolder, options.postgresBin);
   const folder = serverFolder(serversFolder, CONTROL);
   if (!(await exists(folder.data))) {
     log.info({}, 'creating the control database');
@@ -89,7 +91,8 @@ async function templateFolder(
   await buildFolder(folder.data, async (data) => {
     await initializeCluster(data, serversFolder.account, binaries, size.durable);
     const building = { ...folder, data };
-    const config = serverConfig(building, { ...size, sharedBuffersMib: MIN_BUFFERS_MIB, parallelWorkers: 0 });
+    const tuning = { ...size, sharedBuffersMib: MIN_BUFFERS_MIB, parallelWorkers: 0 };
+    const config = serverConfig(building, tuning, binaries.major);
     const server = await startPostmaster(building, binaries, {
       config,
       backendMib,

@@ -88,4 +88,4 @@ export async function startThrowaway(folder: string, options: Options = {}): Pro
   };
 }
 
-const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> => findBinaries({ folder, account });
+const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> => findBinaries({ folder, account }, null);
