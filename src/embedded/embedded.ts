@@ -1,4 +1,5 @@
 /** The embedded Postgres of a data folder: the control server, and a server for each project. */
+import { createHash } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { memoized } from '../promises.js';
@@ -81,7 +82,9 @@ async function templateFolder(
   { version, prepare }: Template,
   { size, backendMib }: { size: ProjectServerSize; backendMib: number },
 ): Promise<string> {
-  const name = `template-${binaries.version}-${version}`;
+  // The release, because programs of the same version from elsewhere have other versions of collations.
+  const hash = createHash('sha256').update(`${binaries.release} ${version}`).digest('hex').slice(0, 12);
+  const name = `template-${binaries.version}-${hash}`;
   const folder = serverFolder(serversFolder, name);
   if (await exists(folder.data)) return folder.data;
   for (const other of await readdir(serversFolder.folder)) {

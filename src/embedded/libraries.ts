@@ -24,6 +24,9 @@ export async function loadedLibraries(pid: number): Promise<string[]> {
   // A file that cannot be read says nothing.
   const content = crypto === undefined ? '' : await readFile(crypto, 'latin1').catch(() => '');
   const openssl = /OpenSSL \d+\.\d+\.\d+[a-z]*(?= +\d+ \w{3} \d{4})/.exec(content)?.[0];
-  const icu = paths.map((path) => /\/libicuuc\.so\.([\d.]+)$/.exec(path)?.[1]).find((version) => version !== undefined);
+  // Not libicuuc, of which a library of the system may load another version.
+  const icu = paths
+    .map((path) => /\/libicui18n\.so\.([\d.]+)$/.exec(path)?.[1])
+    .find((version) => version !== undefined);
   return [...(openssl === undefined ? [] : [openssl]), ...(icu === undefined ? [] : [`ICU ${icu}`])];
 }
