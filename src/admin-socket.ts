@@ -43,7 +43,11 @@ export async function openAdminSocket(
     import('./http/admin-socket-listener.js'),
     import('./http/listener.js'),
   ]);
-  const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
+  const own = embedded && {
+    folder: config.dataDir,
+    programs: embedded.binaries.bin === config.postgresBin ? config.postgresBin : 'the npm package',
+    postmaster: () => embedded.control.pid,
+  };
   const server = { address, connections: maxConnections, embedded: own };
   const app = adminSocketListener({ ...server, engine }, config, logger);
   const path = socketPath(folder);

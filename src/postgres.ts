@@ -85,6 +85,7 @@ export async function openPostgres(
   const capacity = await capacityOf();
   const embedded = await openEmbedded({
     dataDir: config.dataDir,
+    postgresBin: config.postgresBin,
     owner,
     starting,
     ...(makeControl && { makeControl }),

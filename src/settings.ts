@@ -86,7 +86,8 @@ export const SETTINGS = withNames({
   postgresBin: setting<string | null>(
     null,
     folder,
-    'Look for pg_dump and pg_restore in this folder. Default: PATH and the usual folders.',
+    'Run the embedded Postgres servers by the programs in this folder, such as /usr/lib/postgresql/18/bin, if it has initdb and ' +
+      'postgres; and pg_dump and pg_restore for logical backups. Default: the npm package; PATH and the usual folders.',
   ),
   logLevel: setting<string>(
     'info',

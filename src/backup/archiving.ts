@@ -3,9 +3,10 @@
  */
 import { join } from 'node:path';
 import { EngineError } from '../contract/errors.js';
+import { withServer } from '../tenancy/postgres-server.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 import type { BackupServices } from './backup-services.js';
-import { archiveSettings, prepareArchive, removeOldSegments } from './physical/wal-archive.js';
+import { archiveSettings, prepareArchive, removeOldSegments, requireArchiveModule } from './physical/wal-archive.js';
 
 /**
  * Turns archiving on or off. This restarts the server; requests wait for it.
@@ -23,7 +24,11 @@ export async function setArchiving(services: BackupServices, name: string, on: b
   }
   const { server } = project.placement;
   const archive = join(files.archives, server);
-  if (on) await prepareArchive(archive, (await files.folderOf(server)).account);
+  if (on) {
+    const postgres = servers.serverOf(project.placement);
+    await withServer(postgres, () => requireArchiveModule(postgres.pool));
+    await prepareArchive(archive, (await files.folderOf(server)).account);
+  }
   await files.setArchiving(server, on ? archiveSettings(archive) : null);
   record('project.archive', project);
 }

@@ -25,7 +25,7 @@ import { UsageError } from './exit.js';
 import { lacksInstallation } from '../postgres.js';
 import { requireFolderOf } from './remote/user-files.js';
 import { print, warn } from './terminal/output.js';
-import { addSettings, PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
+import { addSettings, readConfig } from './setting-flags.js';
 
 /** Standard input or output instead of a file. */
 const STDIO = '-';
@@ -71,7 +71,7 @@ export function backupCommand(): Command {
     )
     .addOption(new Option('--jobs <N>', 'Save this many projects at once').default(1).argParser(parseJobs));
   command.addCommand(verifyCommand());
-  return operatorOptions(command, PROGRAM_SETTINGS).action((target: string | undefined) => {
+  return operatorOptions(command).action((target: string | undefined) => {
     const config = readConfig(command);
     const { to, new: isNew = false, project = null, format = null, jobs } = command.opts<BackupFlags>();
     if (to !== undefined) {
@@ -167,7 +167,7 @@ export function restoreCommand(): Command {
     )
     .option('--server <SERVER>', 'Restore on this Postgres server (default: the server "default")')
     .addOption(labelOption('Restore on the least loaded server with this label (repeatable)'));
-  return operatorOptions(command, PROGRAM_SETTINGS).action(async (argument: string | undefined) => {
+  return operatorOptions(command).action(async (argument: string | undefined) => {
     const config = readConfig(command);
     const { from, project = null, as = null, at = null, server, label, ...flags } = command.opts<RestoreFlags>();
     const { missing = false, replace = false, check = false } = flags;

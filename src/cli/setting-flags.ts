@@ -14,10 +14,8 @@ export const DATABASE_SETTINGS: readonly SettingName[] = [
   'secretPrevious',
   'extensions',
   'projectUids',
+  'postgresBin',
 ];
-
-/** The same, and the setting for running Postgres's own programs. */
-export const PROGRAM_SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'postgresBin'];
 
 export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
 

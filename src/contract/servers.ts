@@ -1,5 +1,8 @@
 /** Postgres servers on which projects live. */
 
+/** The major versions of Postgres that the service is tested with, and runs as its own servers. */
+export const MAJORS = { oldest: 15, newest: 18 };
+
 /** The server of the installation: that of `DATABASE_URL`, or the folder of embedded servers. */
 export const DEFAULT_SERVER = 'default';
 

@@ -5,14 +5,34 @@ import { type Account, ownAccount, run } from './accounts.js';
 import type { Binaries } from './binaries.js';
 import { SUPERUSER } from './postgres-config.js';
 
-/**
- * Collation by code point, built into Postgres: the order of text, and so every index on it, is the same on each
- * machine and after each upgrade of the system (decision 0002).
- */
-const LOCALE = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
+/** The first major with locales of its own. */
+const BUILTIN_LOCALES = 17;
 
-/** {@link LOCALE} for a backup's manifest. */
-export const DATABASE_LOCALE = { provider: 'builtin', name: 'C.UTF-8' };
+interface DatabaseLocale {
+  readonly provider: string;
+  /** For people: the collation, and where it differs, what decides about letters and their case. */
+  readonly name: string;
+  /** Options of initdb. */
+  readonly options: readonly string[];
+}
+
+/**
+ * Collation by code point, by Postgres itself: the order of text, and so every index on it, is the same on each machine
+ * and after each upgrade of the system (decision 0002). Before 17, only letters and their case (`upper`, `ILIKE`, regular
+ * expressions) come from the system's C.UTF-8.
+ */
+export const databaseLocale = (major: number): DatabaseLocale =>
+  major >= BUILTIN_LOCALES
+    ? {
+        provider: 'builtin',
+        name: 'C.UTF-8',
+        options: ['--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'],
+      }
+    : {
+        provider: 'libc',
+        name: 'C, LC_CTYPE C.UTF-8',
+        options: ['--locale=C', '--locale-provider=libc', '--lc-ctype=C.UTF-8'],
+      };
 
 /** A WAL segment has 1 MB instead of 16, because most servers write little. */
 const SEGMENT_MB = 1;
@@ -21,14 +41,15 @@ const SEGMENT_MB = 1;
 export async function initializeCluster(
   data: string,
   account: Account,
-  { bin }: Binaries,
+  { bin, major }: Binaries,
   durable: boolean,
 ): Promise<void> {
   await mkdir(data, { mode: 0o700 });
   await chown(data, account.uid, account.gid);
   const init = [`--pgdata=${data}`, `--username=${SUPERUSER}`, '--auth=trust', `--wal-segsize=${SEGMENT_MB}`];
   const options = ['--data-checksums', '--no-instructions', ...(durable ? [] : ['--no-sync'])];
-  await must(run(account, join(bin, 'initdb'), [...init, ...options, ...LOCALE]), 'initdb');
+  const locale = ['--encoding=UTF8', ...databaseLocale(major).options];
+  await must(run(account, join(bin, 'initdb'), [...init, ...options, ...locale]), 'initdb');
 }
 
 /** Copies the data directory of a stopped server, and makes the account its owner. */

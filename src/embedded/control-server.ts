@@ -126,7 +126,7 @@ export class ControlServer {
 }
 
 async function own(folder: ServerFolder, binaries: Binaries, durable: boolean, owner: string): Promise<Owned> {
-  const config = serverConfig(folder, { ...CONTROL_SIZE, durable });
+  const config = serverConfig(folder, { ...CONTROL_SIZE, durable }, binaries.major);
   for (const until = performance.now() + RETRY_MS; ; await sleep(ATTEMPT_PAUSE_MS)) {
     try {
       const options = { config, backendMib: BACKEND_MIB, isFirstVictim: false, exclusive: false };
@@ -159,8 +159,8 @@ async function lockedSession(folder: ServerFolder, binaries: Binaries, pid: numb
   });
   try {
     await takeLock(session, owner);
-    const [version] = await session.row(sql`SELECT current_setting('server_version')`);
-    if (version === binaries.version) return session;
+    const [release] = await session.row(sql`SELECT current_setting('server_version')`);
+    if (release === binaries.release) return session;
     await stopPostmaster(pid, folder.data);
     throw new OtherVersion('A Postgres of another version was running');
   } catch (error) {

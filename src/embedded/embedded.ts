@@ -1,4 +1,5 @@
 /** The embedded Postgres of a data folder: the control server, and a server for each project. */
+import { createHash } from 'node:crypto';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { memoized } from '../promises.js';
@@ -19,6 +20,8 @@ import type { Log } from '../log.js';
 export interface EmbeddedOptions extends FleetSettings {
   /** Created if it is missing. */
   readonly dataDir: string;
+  /** The folder of the programs, if it has those of servers; null: those of the npm package. */
+  readonly postgresBin: string | null;
   /** The command that opens it, for error messages of other commands. */
   readonly owner: string;
   readonly log: Log;
@@ -52,7 +55,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   const { log, size } = options;
   const cgroups = await ProjectCgroups.open();
   const serversFolder = await findEmbeddedFolder(options.dataDir, log);
-  const binaries = await findBinaries(serversFolder);
+  const binaries = await findBinaries(serversFolder, options.postgresBin);
   const folder = serverFolder(serversFolder, CONTROL);
   if (!(await exists(folder.data))) {
     log.info({}, 'creating the control database');
@@ -85,7 +88,9 @@ async function templateFolder(
   { version, prepare }: Template,
   { size, backendMib }: { size: ProjectServerSize; backendMib: number },
 ): Promise<string> {
-  const name = `template-${binaries.version}-${version}`;
+  // The release, because programs of the same version from elsewhere have other versions of collations.
+  const hash = createHash('sha256').update(`${binaries.release} ${version}`).digest('hex').slice(0, 12);
+  const name = `template-${binaries.version}-${hash}`;
   const folder = serverFolder(serversFolder, name);
   if (await exists(folder.data)) return folder.data;
   for (const other of await readdir(serversFolder.folder)) {
@@ -95,7 +100,8 @@ async function templateFolder(
   await buildFolder(folder.data, async (data) => {
     await initializeCluster(data, serversFolder.account, binaries, size.durable);
     const building = { ...folder, data };
-    const config = serverConfig(building, { ...size, sharedBuffersMib: MIN_BUFFERS_MIB, parallelWorkers: 0 });
+    const tuning = { ...size, sharedBuffersMib: MIN_BUFFERS_MIB, parallelWorkers: 0 };
+    const config = serverConfig(building, tuning, binaries.major);
     const server = await startPostmaster(building, binaries, {
       config,
       backendMib,

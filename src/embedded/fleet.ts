@@ -144,7 +144,7 @@ export class Fleet {
   }
 
   get major(): number {
-    return Number.parseInt(this.version);
+    return this.binaries.major;
   }
 
   /** Whether a server with this id exists, running or not. */
@@ -318,8 +318,8 @@ export class Fleet {
       const folder = await this.folderOf(id);
       await refuseOtherMajor(folder.data, this.binaries);
       const { backendMib } = this.settings;
-      const size = await this.sizeOf(id, server);
-      const options = { config: serverConfig(folder, size), backendMib, isFirstVictim: true, exclusive: true };
+      const config = serverConfig(folder, await this.sizeOf(id, server), this.major);
+      const options = { config, backendMib, isFirstVictim: true, exclusive: true };
       this.events.inUse(id);
       const postmaster = await startPostmaster(folder, this.binaries, options, signal);
       server.postmaster = postmaster;

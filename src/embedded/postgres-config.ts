@@ -40,8 +40,11 @@ export const CONTROL_SIZE: Omit<ServerTuning, 'durable'> = {
   autovacuumNapSeconds: 60,
 };
 
-/** `postgresql.conf`. The log receives only what the server itself reports. */
-export function serverConfig(folder: ServerFolder, size: ServerTuning): string {
+/**
+ * `postgresql.conf`. The log receives only what the server itself reports.
+ * @param major of the programs: a server refuses to start with a setting that it does not know
+ */
+export function serverConfig(folder: ServerFolder, size: ServerTuning, major: number): string {
   const settings: Record<string, string> = {
     listen_addresses: '',
     port: String(PORT),
@@ -57,8 +60,7 @@ export function serverConfig(folder: ServerFolder, size: ServerTuning): string {
     max_logical_replication_workers: '0',
     max_wal_senders: '0',
     max_replication_slots: '2', // for backups and streams
-    io_method: 'sync',
-    autovacuum_worker_slots: '3',
+    ...(major >= 18 ? { io_method: 'sync', autovacuum_worker_slots: '3' } : {}),
     autovacuum_max_workers: '2',
     autovacuum_naptime: `${size.autovacuumNapSeconds}s`,
     shared_buffers: `${size.sharedBuffersMib}MB`,
@@ -70,15 +72,16 @@ export function serverConfig(folder: ServerFolder, size: ServerTuning): string {
     max_wal_size: `${size.maxWalSizeMib}MB`,
     // If a backup falls behind, the backup fails and the project continues.
     max_slot_wal_keep_size: `${4 * size.maxWalSizeMib}MB`,
-    wal_compression: 'pglz', // the only method in this build
-    max_notify_queue_pages: '4096', // 32 MB of unread notifications; if they exceed it, NOTIFY fails
+    wal_compression: 'pglz', // the only method of every build
+    // 32 MB of unread notifications; if they exceed it, NOTIFY fails. Before 17 the limit is 8 GB.
+    ...(major >= 17 ? { max_notify_queue_pages: '4096' } : {}),
     temp_file_limit: '2GB', // per session
     jit: 'off',
     client_connection_check_interval: '1s',
     // The service restarts a crashed server itself, with a backoff.
     restart_after_crash: 'off',
     // Only this file configures the server.
-    allow_alter_system: 'off',
+    ...(major >= 17 ? { allow_alter_system: 'off' } : {}),
 
     datestyle: 'iso, mdy',
     timezone: 'UTC',

@@ -275,8 +275,11 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 describe('with the embedded Postgres and without its programs', () => {
   it('backup and restore say what to install, and change nothing', async () => {
     const dataDir = await preparedDataDir();
-    const folder = await newFolder();
-    const options = ['--format', 'logical', '--data-dir', dataDir, '--postgres-bin', folder];
+    const [folder, programs] = [await newFolder(), await newFolder()];
+    for (const name of ['pg_dump', 'pg_restore']) {
+      await writeFile(join(programs, name), `#!/bin/sh\necho '${name} (PostgreSQL) 17.6'\n`, { mode: 0o755 });
+    }
+    const options = ['--format', 'logical', '--data-dir', dataDir, '--postgres-bin', programs];
     const { code, stdout, stderr } = await runProgram(['backup', join(folder, 'file'), ...options]);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/^cdp: pg_dump and pg_restore of version 18 or later are needed.*postgresql-client-18.*\n$/);

@@ -30,7 +30,7 @@ export async function ownServers(): Promise<OwnServers> {
   const folder = makeFolder('cdp-own-');
   await chmod(folder, 0o711);
   const account = await accountFor(folder);
-  const binaries = await findBinaries({ folder, account });
+  const binaries = await findBinaries({ folder, account }, null);
   const { bin } = binaries;
   const servers: OwnServer[] = [];
   const on = async (name: string): Promise<OwnServer> => {

@@ -26,7 +26,7 @@ export interface ThrowawayServer {
 /** The majors from 15 to 17 that are installed. 18 is the embedded one. */
 export const debianMajors = (): number[] => [15, 16, 17].filter((major) => existsSync(debianPrograms(major)));
 
-const debianPrograms = (major: number): string => `/usr/lib/postgresql/${major}/bin`;
+export const debianPrograms = (major: number): string => `/usr/lib/postgresql/${major}/bin`;
 
 export const PASSWORD = 'for-tests-only';
 
@@ -88,4 +88,4 @@ export async function startThrowaway(folder: string, options: Options = {}): Pro
   };
 }
 
-const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> => findBinaries({ folder, account });
+const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> => findBinaries({ folder, account }, null);

@@ -3,7 +3,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
 import type { Account } from '../../embedded/accounts.js';
-import { DATABASE_LOCALE, giveTo } from '../../embedded/cluster.js';
+import { databaseLocale, giveTo } from '../../embedded/cluster.js';
 import { RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
 import { exists, openFileBelow } from '../../files.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
@@ -42,6 +42,7 @@ export async function saveFiles(
     throw error;
   });
   if (rests || !wasRunning) await files.stopIfUnused(placement.server);
+  const locale = databaseLocale(files.major);
   return {
     kind: 'physical',
     name,
@@ -49,8 +50,8 @@ export async function saveFiles(
     postgres: files.major,
     version: files.version,
     platform: PLATFORM,
-    locale_provider: DATABASE_LOCALE.provider,
-    locale: DATABASE_LOCALE.name,
+    locale_provider: locale.provider,
+    locale: locale.name,
     ...copied,
   };
 }

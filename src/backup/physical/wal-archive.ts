@@ -7,8 +7,18 @@ import { chmod, lchown, lstat, mkdir, readdir, rename, rm, utimes, writeFile } f
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DAY_MS } from '../../contract/calendar.js';
+import { EngineError } from '../../contract/errors.js';
 import { exists, hasCode, namesIn, openFileBelow, removeFolder, withFolderBelow } from '../../files.js';
-import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
+import {
+  type LoginOptions,
+  type Pool,
+  PostgresError,
+  type Session,
+  sql,
+  SQLSTATE,
+  startupOptions,
+  withSession,
+} from '../../pg/index.js';
 import type { CopiedFiles, PhysicalProject } from '../manifest.js';
 import { contentOf } from './data-files.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
@@ -35,7 +45,7 @@ async function makeFolderWithMode(path: string, mode: number): Promise<void> {
 }
 
 /**
- * `basic_archive` is bundled with Postgres (Postgres manual, basic_archive): atomic, flushed, idempotent. An
+ * `basic_archive` is one of Postgres's contrib modules (Postgres manual, basic_archive): atomic, flushed, idempotent. An
  * archive_command would start a shell for each segment.
  */
 export const archiveSettings = (folder: string): Readonly<Record<string, string>> => ({
@@ -49,6 +59,23 @@ export const continues = (all: string, { server_id: id, ...copied }: PhysicalPro
   const { wal_start: start, timeline, wal_segment_bytes: segmentBytes } = copied;
   return exists(join(all, id, segmentName(timeline, segmentOf(parseLsn(start), segmentBytes), segmentBytes)));
 };
+
+/**
+ * Some distributions package the module separately.
+ * @param pool of a superuser
+ * @throws EngineError invalid_request: this Postgres does not have it
+ */
+export async function requireArchiveModule(pool: Pool): Promise<void> {
+  try {
+    await pool.query(sql`LOAD 'basic_archive'`);
+  } catch (error) {
+    if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.UNDEFINED_FILE)) throw error;
+    throw new EngineError('invalid_request', 'This Postgres lacks the module basic_archive, which archives the log', {
+      hint: 'Install postgresql-contrib of the same major version, and repeat.',
+      cause: error,
+    });
+  }
+}
 
 /** Waits until everything committed so far is in the archive. */
 export async function archiveAll(folder: string, login: LoginOptions, signal: AbortSignal): Promise<void> {

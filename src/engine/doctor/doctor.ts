@@ -18,7 +18,7 @@ import { createTable } from '../schema/tables.js';
 import { checkNow } from '../servers/change-servers.js';
 import { examineCommits, examineServer, isCurrent } from '../servers/server-findings.js';
 import { collectSql } from '../sql/collect-sql.js';
-import { examineDisk, examineLibxml, examineLimits } from './machine-findings.js';
+import { examineDisk, examineLibraries, examineLibxml, examineLimits } from './machine-findings.js';
 
 const TRIAL_MS = 30_000;
 
@@ -28,7 +28,12 @@ export interface ServiceUnderTest {
   /** The limit of connections to projects' databases. */
   readonly connections: number;
   /** null: the operator runs the server. */
-  readonly embedded: { readonly folder: string; readonly postmaster: () => number } | null;
+  readonly embedded: {
+    readonly folder: string;
+    /** Where those of the servers come from. */
+    readonly programs: string;
+    readonly postmaster: () => number;
+  } | null;
   /** Opens the engine, if it is not open yet. */
   readonly engine: () => Promise<Engine>;
 }
@@ -52,8 +57,10 @@ export async function examine(target: ServiceUnderTest, by: AuditOrigin, onFindi
     commits.forEach(onFinding);
     if (embedded !== null) {
       const pid = embedded.postmaster();
+      onFinding(ok('programs', embedded.programs));
       onFinding(await inTime(examineDisk(embedded.folder)));
-      [...(await examineLimits(pid)), ...(await examineLibxml(pid))].forEach(onFinding);
+      const ofProcess = [await examineLimits(pid), await examineLibraries(pid), await examineLibxml(pid)];
+      ofProcess.flat().forEach(onFinding);
     }
     // Opening the engine would migrate the schema, and an older service may be using it.
     if (!isCurrent(facts)) return;

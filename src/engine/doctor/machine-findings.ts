@@ -1,7 +1,8 @@
-/** The findings of `cdp doctor` about the machine of embedded servers: disk, process limits, libxml2. */
+/** The findings of `cdp doctor` about the machine of embedded servers: disk, process limits, libraries. */
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../../contract/disk-size.js';
 import { problem, warning, ok, type Finding } from '../../contract/wire/findings.js';
+import { loadedLibraries, replacedFiles } from '../../embedded/libraries.js';
 import { BOUNDED, loadedLibxml } from '../../embedded/libxml.js';
 import { limitsOf } from '../../embedded/process-limits.js';
 import { isOlder } from '../../version.js';
@@ -34,6 +35,14 @@ export async function examineLimits(postmaster: number): Promise<Finding[]> {
   const advice =
     'Raise the hard limit to 256 MiB (LimitSTACK= in the unit, `ulimit -Hs`, ulimits of the container): deeply nested SQL can exceed a small stack and crash the server.';
   return [warning(subject, `${result}, because of the hard limit`, advice)];
+}
+
+/** @param postmaster process id of an embedded server. @returns nothing if the system does not say */
+export async function examineLibraries(postmaster: number): Promise<Finding[]> {
+  const [versions, replaced] = [await loadedLibraries(postmaster), await replacedFiles(postmaster)];
+  const advice = 'Restart the service: until then its servers run what was there before the update.';
+  if (replaced.length > 0) return [warning('libraries', `replaced while in use: ${replaced.join(', ')}`, advice)];
+  return versions.length === 0 ? [] : [ok('libraries', versions.join(', '))];
 }
 
 /** @param postmaster process id of an embedded server. @returns nothing if the system does not say */

@@ -1,6 +1,7 @@
 /** The findings of `cdp doctor` about a Postgres server, with advice. */
 import { roundedSize } from '../../contract/disk-size.js';
 import { counted } from '../../contract/message-text.js';
+import { MAJORS } from '../../contract/servers.js';
 import { problem, warning, ok, type Finding } from '../../contract/wire/findings.js';
 import { fixed, type ServerAddress, type Session, sql } from '../../pg/index.js';
 import { newestVersion, readMigrations } from '../../tenancy/migrations/migrate.js';
@@ -9,8 +10,6 @@ import { SERVICE_CONNECTIONS, withServiceSession } from '../../tenancy/service-p
 import { serviceWork } from '../../tenancy/postgres-errors.js';
 import { NO_STANDBY, noCommitReturns } from '../../tenancy/standby-wait.js';
 import { examineSettings } from './recommended-settings.js';
-
-const MAJORS = { oldest: 15, newest: 18 };
 
 /** Maximum acceptable difference between the clocks of Postgres and this machine. */
 const CLOCK_MS = 1_000;
