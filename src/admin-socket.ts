@@ -43,7 +43,11 @@ export async function openAdminSocket(
     import('./http/admin-socket-listener.js'),
     import('./http/listener.js'),
   ]);
-  const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
+  const own = embedded && {
+    folder: config.dataDir,
+    postmaster: () => embedded.control.pid,
+    diskReserve: config.diskReserveMib * 1024 * 1024,
+  };
   const server = { address, connections: maxConnections, embedded: own };
   const app = adminSocketListener({ ...server, engine }, config, logger);
   const path = socketPath(folder);

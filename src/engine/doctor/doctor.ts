@@ -27,7 +27,12 @@ export interface ServiceUnderTest {
   /** The limit of connections to projects' databases. */
   readonly connections: number;
   /** null: the operator runs the server. */
-  readonly embedded: { readonly folder: string; readonly postmaster: () => number } | null;
+  readonly embedded: {
+    readonly folder: string;
+    readonly postmaster: () => number;
+    /** In bytes. */
+    readonly diskReserve: number;
+  } | null;
   /** Opens the engine, if it is not open yet. */
   readonly engine: () => Promise<Engine>;
 }
@@ -51,7 +56,7 @@ export async function examine(target: ServiceUnderTest, by: AuditOrigin, onFindi
     commits.forEach(onFinding);
     if (embedded !== null) {
       const pid = embedded.postmaster();
-      onFinding(await inTime(examineDisk(embedded.folder)));
+      onFinding(await inTime(examineDisk(embedded.folder, embedded.diskReserve)));
       [...(await examineLimits(pid)), ...(await examineLibxml(pid))].forEach(onFinding);
     }
     // Opening the engine would migrate the schema, and an older service may be using it.

@@ -35,11 +35,13 @@ export function monitoringRoutes(
     const servers = engine.serverWatch.states.filter(({ isUp }) => !isUp).map(({ server }) => server);
     const archives = engine.archiveWatch.failing.map(({ name }) => name);
     const isDiskFull = !(await engine.control.canWriteFiles());
-    if (servers.length + archives.length === 0 && !isDiskFull) return { success: true, message: 'ready' };
+    const { isReadOnly } = engine.servers.defaultTenancy;
+    if (servers.length + archives.length === 0 && !isDiskFull && !isReadOnly)
+      return { success: true, message: 'ready' };
     const details = {
       servers,
       ...(archives.length > 0 ? { archives } : {}),
-      ...(isDiskFull ? { disk: 'full' } : {}),
+      ...(isDiskFull ? { disk: 'full' } : isReadOnly ? { disk: 'read-only' } : {}),
     };
     // Still ready: reads work, and so do projects elsewhere. Only operators see the details.
     return {
