@@ -47,6 +47,7 @@ export async function openAdminSocket(
     folder: config.dataDir,
     programs: embedded.binaries.bin === config.postgresBin ? config.postgresBin : 'the npm package',
     postmaster: () => embedded.control.pid,
+    diskReserve: config.diskReserveMib * 1024 * 1024,
   };
   const server = { address, connections: maxConnections, embedded: own };
   const app = adminSocketListener({ ...server, engine }, config, logger);

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import {
+  access,
   chmod,
   type FileHandle,
   lstat,
@@ -28,6 +29,13 @@ export const unique = (): string => `${process.pid}-${randomBytes(6).toString('h
 
 /** Whether the error means that the file does not exist. */
 export const isMissing = (error: unknown): boolean => hasCode(error, 'ENOENT', 'ENOTDIR');
+
+/** Whether the folder's file system is mounted read-only, as Linux does when a disk is damaged. */
+export const isOnReadOnlyDisk = (folder: string): Promise<boolean> =>
+  access(folder, constants.W_OK).then(
+    () => false,
+    (error: unknown) => hasCode(error, 'EROFS'),
+  );
 
 /** Whether an error of the system or of the driver has one of these codes, such as `ENOENT`. */
 export function hasCode(error: unknown, ...codes: string[]): boolean {

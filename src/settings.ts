@@ -141,7 +141,7 @@ export const SETTINGS = withNames({
   diskReserveMib: setting(
     1_024,
     mebibytes(0),
-    'Keep this much disk space free: below it, projects can only be read, and the one that grows fastest is stopped.',
+    'Keep this much disk space free: below it, projects can only be read; below half of it, one that still grows is stopped.',
   ),
   projectUids: setting<string | null>(
     '50000-59999',

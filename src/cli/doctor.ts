@@ -51,7 +51,7 @@ async function findAll(command: Command, onFinding: (finding: Finding) => void):
     if (config.databaseUrl !== null) return onFinding(noPostgres(messageOf(error), CHECK_URL));
     // A full disk is the most likely reason.
     onFinding(noPostgres(messageOf(error), SEE_LOGS));
-    onFinding(await examineDisk(config.dataDir));
+    onFinding(await examineDisk(config.dataDir, config.diskReserveMib * 1024 * 1024));
   }
 }
 

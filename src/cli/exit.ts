@@ -78,6 +78,7 @@ const UNREACHABLE: readonly CdpErrorCode[] = [
   'unexpected_answer',
   'overloaded',
   'database_unavailable',
+  'disk_full',
   'rate_limited',
   'outcome_unknown',
 ];

@@ -46,7 +46,13 @@ export interface ApiCall {
 }
 
 /** The service has done nothing, so any call can be retried. */
-const NOTHING_DONE: readonly CdpErrorCode[] = ['rate_limited', 'overloaded', 'table_busy', 'database_unavailable'];
+const NOTHING_DONE: readonly CdpErrorCode[] = [
+  'rate_limited',
+  'overloaded',
+  'table_busy',
+  'database_unavailable',
+  'disk_full',
+];
 
 /** The service may have executed the request, so only an idempotent call can be retried. */
 const OUTCOME_UNKNOWN: readonly CdpErrorCode[] = ['network_error', 'request_in_flight', 'outcome_unknown'];

@@ -243,9 +243,14 @@ export const ERROR_CODES = {
   },
   database_unavailable: {
     status: 503,
-    meaning:
-      "Postgres cannot be reached or is out of disk space, or the identity provider's keys cannot be fetched. Nothing was stored.",
+    meaning: "Postgres cannot be reached, or the identity provider's keys cannot be fetched. Nothing was stored.",
     action: 'Retry after the time in `Retry-After`.',
+  },
+  disk_full: {
+    status: 503,
+    meaning:
+      'The disk of Postgres is full, or nearly: projects can only be read. Nothing was stored. Reads, deletes and drops still work.',
+    action: 'Retry after the time in `Retry-After`. DROP and TRUNCATE free space at once.',
   },
   data_corrupted: {
     status: 500,
@@ -319,7 +324,7 @@ export class EngineError extends Error {
   readonly values: ValueCount[] | undefined;
   /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
   readonly retryAfter: number | null | undefined;
-  /** What is unavailable, for a `database_unavailable`; default: the database; null: nothing, a retry is enough. */
+  /** What is unavailable, for an error that {@link isOutage}; default: the database; null: nothing, a retry is enough. */
   dependency: Dependency | null | undefined;
 
   constructor(
@@ -339,6 +344,9 @@ export class EngineError extends Error {
 }
 
 export type EngineErrorOptions = Partial<Omit<EngineError, 'code' | 'status' | 'name' | 'message' | 'stack'>>;
+
+/** Whether the operator has to know of the error, unless its `dependency` is null. */
+export const isOutage = ({ code }: EngineError): boolean => code === 'database_unavailable' || code === 'disk_full';
 
 /** A value that cannot be converted, as text that may be cut, and the number of rows that have it. */
 export interface ValueCount {

@@ -13,7 +13,7 @@ export interface Deadline {
 }
 
 /** Reasons to stop a running request from outside its statement. */
-export const STOP_REASONS = ['time_limit', 'client_left', 'token_revoked', 'operator', 'quota'] as const;
+export const STOP_REASONS = ['time_limit', 'client_left', 'token_revoked', 'operator', 'quota', 'disk'] as const;
 export type StopReason = (typeof STOP_REASONS)[number];
 
 /**
@@ -46,6 +46,9 @@ const TERMINATE_MS = 2_000;
 /** How often to check the processor time of the backend. A request that ends before the first check costs nothing. */
 const PROCESSOR_CHECK_MS = 100;
 
+/** How often to check whether the disk is nearly full. A shorter request ends by itself. */
+const ROOM_CHECK_MS = 250;
+
 /**
  * A request while it uses a backend, with the limits that are enforced from outside its statement. When its time is
  * up, or its client has disconnected, the statement is canceled; if that fails, the backend is terminated (contract
@@ -64,6 +67,7 @@ export class BackendRequest implements RequestTimer, Checkable {
   private timer: NodeJS.Timeout | undefined;
   private nextProcessorCheck = this.startedAt + PROCESSOR_CHECK_MS;
   private watchProcessors: (() => Promise<void>) | undefined;
+  private nextRoomCheck = this.startedAt + ROOM_CHECK_MS;
 
   constructor(
     private readonly connection: PooledConnection,
@@ -71,6 +75,8 @@ export class BackendRequest implements RequestTimer, Checkable {
     private readonly backendControl: BackendControl,
     /** Stopped requests by reason. */
     private readonly stops: Map<StopReason, number>,
+    /** The error that ends the request if it has written; null: it may go on. */
+    private readonly lackOfRoom: () => EngineError | null,
   ) {
     this.due = this.startedAt + deadline.timeoutMs;
   }
@@ -83,7 +89,10 @@ export class BackendRequest implements RequestTimer, Checkable {
     if (this.stopped !== null) return;
     if (this.deadline.signal.aborted) this.stopRequest(...abortReason(this.deadline.signal));
     else if (this.left === null && now >= this.due) this.stopRequest(this.deadline.timeoutError(), 'time_limit');
-    else if (now >= this.nextProcessorCheck) this.checkProcessors(now);
+    else {
+      if (now >= this.nextProcessorCheck) this.checkProcessors(now);
+      if (now >= this.nextRoomCheck) this.checkRoom(now);
+    }
   }
 
   pause(): void {
@@ -130,6 +139,17 @@ export class BackendRequest implements RequestTimer, Checkable {
     // An interrupted commit may have taken effect, so that query_timeout would be wrong.
     if (error instanceof EngineError && error.code === 'outcome_unknown') return error;
     return this.stopped ?? error;
+  }
+
+  private checkRoom(now: number): void {
+    this.nextRoomCheck = now + ROOM_CHECK_MS;
+    const error = this.lackOfRoom();
+    if (error === null) return;
+    this.backendControl.hasWritten(this.backend).then(
+      (hasWritten) => hasWritten && this.stopRequest(error, 'disk'),
+      // The next check asks again.
+      () => {},
+    );
   }
 
   private checkProcessors(now: number): void {

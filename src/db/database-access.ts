@@ -2,7 +2,7 @@
  * The only way to a project's database: it starts the server, takes a slot and a connection logged in as the
  * project's role, sets a deadline, runs the work, and releases everything.
  */
-import { EngineError } from '../contract/errors.js';
+import { EngineError, isOutage } from '../contract/errors.js';
 import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index.js';
 import type { ProjectConnectionPool, PooledConnection } from '../tenancy/connections/project-connection-pool.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
@@ -17,7 +17,7 @@ import { awaitPosition } from './position.js';
 import type { ServerCapacities } from './server-capacities.js';
 import { PeriodicChecks } from './periodic-checks.js';
 import type { WaitBudget } from './wait-budget.js';
-import type { Growth, Quotas } from './quota.js';
+import { endsWithoutRoom, type Growth, type Quotas } from './quota.js';
 import type { RequestTrace, ChildSpan } from './trace.js';
 
 export type ConnectionWork<T> = (connection: PooledConnection, timer: RequestTimer) => Promise<T>;
@@ -81,7 +81,7 @@ export class DatabaseAccess {
 
   /**
    * Runs `work` on a connection. If the connection had died while idle and answered nothing, `work` runs once more.
-   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's error, and what `work` throws
+   * @throws EngineError overloaded, database_unavailable, quota_exceeded, disk_full, the deadline's error, and what `work` throws
    */
   async run<T>(use: ConnectionUse, work: ConnectionWork<T>): Promise<T> {
     for (let isFirst = true; ; isFirst = false) {
@@ -112,11 +112,17 @@ export class DatabaseAccess {
   }
 
   private async attempt<T>(use: ConnectionUse, work: ConnectionWork<T>): Promise<T> {
+    const { row, growth } = use;
+    // Looked up now: a server can be removed while work runs there.
+    const tenancy = this.servers.tenancyOf(row.placement);
     const { connection, server, pool, callSpan, release } = await this.acquire(use);
     const { session } = connection;
     const answeredBefore = session.answeredCount;
-    const request = new BackendRequest(connection, use.deadline, server.backendControl, this.stops);
-    const unwatch = isReader(connection.kind) ? null : this.quotas.watch(use.row, use.growth, request);
+    const isWriter = !isReader(connection.kind);
+    const lackOfRoom = () =>
+      isWriter && endsWithoutRoom(growth) ? (tenancy.lackOfRoom(row.placement)?.error ?? null) : null;
+    const request = new BackendRequest(connection, use.deadline, server.backendControl, this.stops, lackOfRoom);
+    const unwatch = isWriter ? this.quotas.watch(row, growth, request) : null;
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
@@ -182,7 +188,7 @@ export class DatabaseAccess {
   private async explained(row: ProjectRow, error: unknown): Promise<unknown> {
     const response = fromPostgres(error);
     if (response instanceof EngineError) this.corruption.noteError(row.name, response.cause);
-    if (!(response instanceof EngineError) || response.code !== 'database_unavailable') return response;
+    if (!(response instanceof EngineError) || !isOutage(response)) return response;
     if (response.cause instanceof PostgresError) await this.checks.requireActive(row);
     const { server, added } = row.placement;
     if (added !== null && response.dependency !== null) response.dependency = `server ${server}`;

@@ -164,9 +164,14 @@ export class Project {
     this.database.recheckRights(this.id);
   }
 
-  /** @throws EngineError quota_exceeded, database_unavailable */
-  requireRoom(): Promise<void> | undefined {
-    return this.database.quotas.requireRoom(this.row);
+  /** @throws EngineError quota_exceeded, disk_full, database_unavailable */
+  requireRoom(growth: Growth): Promise<void> | undefined {
+    return this.database.quotas.requireRoom(this.row, growth);
+  }
+
+  /** Whether it can only be read, because its disk is nearly full. */
+  get isReadOnly(): boolean {
+    return this.database.quotas.isDiskLow(this.row);
   }
 
   /** null without waiting if the project has no quota. @throws EngineError database_unavailable */
@@ -192,7 +197,7 @@ export class Project {
    * Runs a write in one transaction, and ends it as the callback says: a commit stores the response under the request's
    * Idempotency-Key, if it has one; in a dry run it is rolled back. The callback may run twice, as in {@link read}.
    * @returns what the end answers, or the response to an earlier request with the key
-   * @throws EngineError as {@link read}; quota_exceeded if it grows, outcome_unknown; with a key also request_in_flight,
+   * @throws EngineError as {@link read}; quota_exceeded, disk_full if it grows, outcome_unknown; with a key also request_in_flight,
    * idempotency_key_reused, key_settled
    */
   async write<T>(options: WriteOptions<never>, work: WriteWork<unknown, T>): Promise<T>;
@@ -205,7 +210,7 @@ export class Project {
 
   private async writeWithoutKey<T, A>(options: WriteOptions<A>, work: WriteWork<A, T>): Promise<T> {
     const { growth = 'grows', begin = BEGIN, afterBegin = [] } = options;
-    if (growth === 'grows') await this.requireRoom();
+    await this.requireRoom(growth);
     return this.use(options, growth, async (connection, timer) => {
       const beginTransaction = async (): Promise<readonly Statement[]> => {
         await this.dryRun?.begin(connection.session);
@@ -230,7 +235,7 @@ export class Project {
         const earlier = await claimKey(session, this.role, key, responseSchema);
         if (earlier === null) {
           // Checked only now: a repeat gets its response even without room.
-          if (growth === 'grows') await this.requireRoom();
+          await this.requireRoom(growth);
           return await this.finishWrite(
             connection,
             timer,

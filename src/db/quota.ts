@@ -17,16 +17,23 @@ const MEASURE_EVERY_MS = 1_000;
 
 /**
  * What work does to the size of its project. `none`: it only reads or drops. `may grow`: it runs even over the quota, but
- * is canceled if it grows the project too far. `grows`: it also needs room to begin. `rewrites`: like `may grow`, but
- * writes new files before the old ones are removed (VACUUM FULL, CLUSTER, REINDEX).
+ * is canceled if it grows the project too far. `frees`: like `may grow`, but goes on while the disk is nearly full
+ * (DELETE, TRUNCATE). `grows`: it also needs room to begin. `rewrites`: like `frees`, but writes new files before the old
+ * ones are removed (VACUUM FULL, CLUSTER, REINDEX).
  */
-export type Growth = 'none' | 'may grow' | 'grows' | 'rewrites';
+export type Growth = 'none' | 'may grow' | 'frees' | 'grows' | 'rewrites';
+
+/** Whether work that has written ends once the disk is nearly full. */
+export const endsWithoutRoom = (growth: Growth): boolean => growth === 'grows' || growth === 'may grow';
 
 /** A project is over its quota, or its disk is nearly full. */
 export interface OverQuota {
   readonly error: EngineError;
-  /** False if it has grown further because code ran with deletes (triggers, functions): then only drops are allowed. */
-  readonly mayRunCode: boolean;
+  /**
+   * The error for deletes, if it has grown further because code ran with them (triggers, functions): then only drops are
+   * allowed.
+   */
+  readonly errorForCode: EngineError | null;
 }
 
 type Stoppable = Pick<RequestTimer, 'stopRequest'>;
@@ -51,12 +58,12 @@ export class Quotas {
 
   /**
    * @param defaultBytes the quota of projects without their own; null: none
-   * @param diskFullError the error for writes while the disk of the project's server is nearly full; null: it has room
+   * @param lackOfRoom what may not be written while the disk of the project's server is nearly full; null: it has room
    */
   constructor(
     private readonly measure: MeasureSize,
     private readonly defaultBytes: number | null,
-    private readonly diskFullError: (project: ProjectRow) => EngineError | null,
+    private readonly lackOfRoom: (project: ProjectRow) => OverQuota | null,
   ) {}
 
   /** Projects that were over their quota when this instance last measured them. */
@@ -66,13 +73,19 @@ export class Quotas {
 
   /**
    * @returns undefined if there is nothing to wait for
-   * @throws EngineError quota_exceeded; database_unavailable if the disk is nearly full, or the size has to be measured and
-   * cannot be
+   * @throws EngineError quota_exceeded; disk_full; database_unavailable if the size has to be measured and cannot be
    */
-  requireRoom(row: ProjectRow): Promise<void> | undefined {
+  requireRoom(row: ProjectRow, growth: Growth): Promise<void> | undefined {
+    if (growth !== 'grows' && growth !== 'frees') return undefined;
     return this.overQuota(row)?.then((over) => {
-      if (over !== null) throw over.error;
+      const error = growth === 'grows' ? over?.error : over?.errorForCode;
+      if (error != null) throw error;
     });
+  }
+
+  /** Whether the project can only be read, because its disk is nearly full. */
+  isDiskLow(row: ProjectRow): boolean {
+    return this.lackOfRoom(row) !== null;
   }
 
   /**
@@ -80,15 +93,16 @@ export class Quotas {
    * @returns null, at once, for a project without a quota. @throws EngineError database_unavailable
    */
   overQuota(row: ProjectRow): Promise<OverQuota | null> | null {
-    const error = this.diskFullError(row);
-    if (error !== null) return Promise.resolve({ error, mayRunCode: true });
+    const lack = this.lackOfRoom(row);
+    if (lack !== null) return Promise.resolve(lack);
     const watched = this.watched(row);
     return watched === null ? null : this.check(watched.usage);
   }
 
   private async check(usage: DiskUsage): Promise<OverQuota | null> {
     await usage.refresh();
-    return usage.isOverQuota ? { error: exceeded(usage), mayRunCode: usage.isNearLeast } : null;
+    if (!usage.isOverQuota) return null;
+    return { error: exceeded(usage), errorForCode: usage.isNearLeast ? null : grownByCode(usage) };
   }
 
   /**
@@ -169,6 +183,13 @@ const exceeded = ({ bytes, quota }: DiskUsage): EngineError =>
     {
       hint: HINT,
     },
+  );
+
+const grownByCode = (usage: DiskUsage): EngineError =>
+  new EngineError(
+    'quota_exceeded',
+    `${exceeded(usage).message}. Triggers or functions run by deletes have made it grow further`,
+    { hint: 'Until it shrinks, only reads, VACUUM and requests that consist of drops are allowed.' },
   );
 
 const stopReason = ({ bytes, quota }: DiskUsage): EngineError =>

@@ -1,4 +1,4 @@
-/** Finds the project that fills the disk, while the control database can still write. */
+/** Watches the free space of the disk, and finds the project that fills it, while the control database can still write. */
 import { lstat, readdir, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { withFolderBelow } from '../files.js';
@@ -10,7 +10,7 @@ interface Candidate {
 
 interface ServerGrowth {
   readonly id: string;
-  /** Growth since free space fell below twice the reserve, or since the last one was returned. */
+  /** Growth since half of the reserve was free, or since the last one was returned. */
   readonly bytes: number;
 }
 
@@ -20,8 +20,8 @@ const LEAST_SHARE = 1 / 16;
 export class DiskReserve {
   /** Whether less than the reserve was free at the last look. */
   isUsed = false;
-  /** Bytes of each candidate at that time. */
-  private readonly before = new Map<string, number>();
+  /** Bytes of each candidate when half of the reserve was free, or the last one was returned. */
+  private before = new Map<string, number>();
 
   /**
    * @param reserve in bytes
@@ -34,8 +34,8 @@ export class DiskReserve {
   ) {}
 
   /**
-   * Measuring begins at twice the reserve, so that the growth of each candidate is known when the reserve is reached.
-   * @returns the candidate that has grown most; null if the reserve is still free, or none has grown noticeably
+   * Measuring begins at twice the reserve, so that the growth of each candidate is known when half of it is used up.
+   * @returns the candidate that has grown most; null if half of the reserve is still free, or none has grown noticeably
    */
   async greatestGrowth(candidates: readonly Candidate[]): Promise<ServerGrowth | null> {
     const { bavail, bsize } = await statfs(this.folder);
@@ -47,15 +47,19 @@ export class DiskReserve {
     }
     let greatest: ServerGrowth | null = null;
     const now = await this.measure(candidates);
+    if (free >= this.reserve / 2) {
+      this.before = now;
+      return null;
+    }
     for (const [id, bytes] of now) {
       const before = this.before.get(id);
       if (before === undefined) this.before.set(id, bytes);
       const growth = bytes - (before ?? bytes);
       if (growth > (greatest?.bytes ?? 0)) greatest = { id, bytes: growth };
     }
-    if (!this.isUsed || greatest === null || greatest.bytes < this.reserve * LEAST_SHARE) return null;
+    if (greatest === null || greatest.bytes < this.reserve * LEAST_SHARE) return null;
     // The others are not to blame for what has filled the disk until now.
-    for (const [id, bytes] of now) this.before.set(id, bytes);
+    this.before = now;
     return greatest;
   }
 

@@ -1,6 +1,6 @@
 /**
- * Checks the running servers of a fleet regularly: limits the size of their logs, and stops idle ones and one that
- * fills the disk. What fails for one server does not stop the checks of the others.
+ * Checks the running servers of a fleet regularly: limits the size of their logs, and stops idle ones, and one that
+ * still grows while projects may only be read (docs/decisions/0058). What fails for one server does not stop the checks of the others.
  */
 import { join } from 'node:path';
 import { runPeriodically } from '../tasks.js';
@@ -46,6 +46,8 @@ export class FleetHousekeeping {
   private readonly asking = new Set<string>();
   /** The last error with the files of each server. */
   private readonly reportedErrors = new Map<string, string>();
+  /** Servers stopped because they grew, since the disk last had room. */
+  private readonly stoppedForGrowth = new Set<string>();
 
   constructor(
     private readonly serversFolder: EmbeddedFolder,
@@ -62,6 +64,11 @@ export class FleetHousekeeping {
   /** Whether less than the reserve of disk space is free. */
   get isDiskLow(): boolean {
     return this.disk.isUsed;
+  }
+
+  /** Whether a server was stopped because it grew while the disk was nearly full, as it still is. */
+  wasStoppedForGrowth(id: string): boolean {
+    return this.stoppedForGrowth.has(id);
   }
 
   private async checkAll(): Promise<void> {
@@ -107,6 +114,7 @@ export class FleetHousekeeping {
     if (this.disk.isUsed !== wasLow) this.reportDisk();
     const server = worst === null ? undefined : this.servers.get(worst.id);
     if (worst === null || server === undefined) return;
+    this.stoppedForGrowth.add(worst.id);
     server.pause(DISK_PAUSE_MS, 'was stopped because its data was growing while the disk was nearly full');
     this.events.grew(worst.id, worst.bytes);
     await server.stop();
@@ -116,6 +124,9 @@ export class FleetHousekeeping {
     const { log } = this.settings;
     if (this.disk.isUsed)
       log.error({}, 'the disk is nearly full: projects can only be read (setting disk-reserve-mib)');
-    else log.info({}, 'the disk has room again: projects can be written');
+    else {
+      this.stoppedForGrowth.clear();
+      log.info({}, 'the disk has room again: projects can be written');
+    }
   }
 }

@@ -64,6 +64,13 @@ export interface FleetEvents extends HousekeepingEvents {
   failed(id: string, reason: string, pauseMs: number): void;
 }
 
+/** The errors for writes while the disk is nearly full. */
+export interface LackOfRoom {
+  readonly error: EngineError;
+  /** The error for what frees space, but may run code of the project; null: it is allowed. */
+  readonly errorForCode: EngineError | null;
+}
+
 /** How to connect to a server as its superuser; `host` is the folder of its socket. */
 export interface SuperuserLogin {
   readonly host: string;
@@ -164,9 +171,15 @@ export class Fleet {
     return this.servers.get(id)?.state === 'running';
   }
 
-  /** The error for writes while less than the disk reserve is free; null: there is room. */
-  get lackOfRoom(): EngineError | null {
-    return this.housekeeping.isDiskLow ? diskFull() : null;
+  /** Whether projects can only be read, because less than the disk reserve is free. */
+  get isReadOnly(): boolean {
+    return this.housekeeping.isDiskLow;
+  }
+
+  /** What may not be written to a server while less than the disk reserve is free; null: there is room. */
+  lackOfRoom(id: string): LackOfRoom | null {
+    if (!this.isReadOnly) return null;
+    return { error: diskFull(), errorForCode: this.housekeeping.wasStoppedForGrowth(id) ? onlyDrops() : null };
   }
 
   /** The reason why a server did not start when it was last needed; null: it did, or this process has not tried. */
@@ -209,9 +222,9 @@ export class Fleet {
     return this.databaseBytes(id);
   }
 
-  /** Creates the folder of a new server without a data directory. @throws EngineError database_unavailable: no room */
+  /** Creates the folder of a new server without a data directory. @throws EngineError disk_full */
   async createEmpty(id: string): Promise<ServerFolder> {
-    if (this.lackOfRoom !== null) throw this.lackOfRoom;
+    if (this.isReadOnly) throw diskFull();
     const name = projectFolder(id);
     await makeRootFolder(serverFolder(this.serversFolder, name));
     const folder = serverFolder(this.serversFolder, name, await this.accounts?.take(id));
@@ -376,11 +389,19 @@ export class Fleet {
   }
 }
 
+/** The log and the metrics say it, so it is no outage. */
+const DISK_FULL = { retryAfter: 10, dependency: null };
+
 const diskFull = () =>
-  new EngineError('database_unavailable', 'The disk of the service is nearly full: projects can only be read', {
+  new EngineError('disk_full', 'The disk of the service is nearly full: projects can only be read', {
     hint: 'Reads, deletes and drops still work. DROP and TRUNCATE free space at once.',
-    retryAfter: 10,
-    dependency: null,
+    ...DISK_FULL,
+  });
+
+const onlyDrops = () =>
+  new EngineError('disk_full', 'The disk of the service is nearly full, and this project has grown all the same', {
+    hint: 'Until there is room, only reads, VACUUM and requests that consist of drops are allowed.',
+    ...DISK_FULL,
   });
 
 const tooMany = (max: number) =>

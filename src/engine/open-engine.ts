@@ -191,7 +191,7 @@ function databaseAccess(
   const quotas = new Quotas(
     (project) => servers.tenancyOf(project.placement).sizeOf(project),
     settings.projectQuota,
-    ({ placement }) => servers.tenancyOf(placement).diskFullError,
+    ({ placement }) => servers.tenancyOf(placement).lackOfRoom(placement),
   );
   const capacities = new ServerCapacities(servers, projectSessions, settings);
   return new DatabaseAccess(servers, capacities, quotas, projects, new CorruptionLog(settings.log), settings.waitMs);
@@ -217,7 +217,7 @@ function serverEvents(
     grew: (server, bytes) =>
       void report(
         server,
-        'the Postgres server of a project was stopped: it grew while the disk was nearly full (setting disk-reserve-mib)',
+        'the Postgres server of a project was stopped: it grew while half of disk-reserve-mib was used up',
         { bytes },
       ),
     unreadable: (server, error) =>

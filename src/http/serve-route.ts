@@ -35,6 +35,7 @@ export function serveRoute(
       refuseUnusedKey(request, route);
       const dryRun = dryRunOf(request, route);
       if (dryRun !== null) context.project = dryRun;
+      if (route.slot !== null && context.project?.isReadOnly) void reply.header('x-read-only', 'disk');
       const handled = await handle({ engine, settings, request, reply }, route);
       const response: RouteResponse = dryRun === null ? handled : { body: dryRunBody(handled.body, dryRun) };
       noteRows(request, response);

@@ -3,9 +3,8 @@
  * `writer` and `reader`. The superuser logs in only to create, upgrade, repair, back up and monitor it.
  */
 import { createHash } from 'node:crypto';
-import type { EngineError } from '../contract/errors.js';
 import type { Embedded, Template } from '../embedded/embedded.js';
-import { Fleet, type FleetEvents, type SuperuserLogin } from '../embedded/fleet.js';
+import { Fleet, type FleetEvents, type LackOfRoom, type SuperuserLogin } from '../embedded/fleet.js';
 import type { ControlDatabase } from './control/control.js';
 import type { ProjectRow } from './control/control-rows.js';
 import { refuseReachingOut } from './extensions.js';
@@ -81,8 +80,12 @@ export class OwnServerTenancy implements Tenancy {
     return this.fleet.notStarting;
   }
 
-  get diskFullError(): EngineError | null {
-    return this.fleet.lackOfRoom;
+  get isReadOnly(): boolean {
+    return this.fleet.isReadOnly;
+  }
+
+  lackOfRoom({ server }: Placement): LackOfRoom | null {
+    return this.fleet.lackOfRoom(server);
   }
 
   get files(): Fleet {

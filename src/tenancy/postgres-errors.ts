@@ -39,6 +39,7 @@ const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
   [SQLSTATE.OUT_OF_MEMORY]: 'overloaded', // out of shared memory; for a process's own memory, see below
   [SQLSTATE.CONFIGURATION_LIMIT_EXCEEDED]: 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
   [SQLSTATE.PROGRAM_LIMIT_EXCEEDED]: 'row_too_large',
+  [SQLSTATE.DISK_FULL]: 'disk_full',
   [SQLSTATE.LOCK_NOT_AVAILABLE]: 'table_busy', // lock_timeout or NOWAIT
   [SQLSTATE.QUERY_CANCELED]: 'query_timeout',
   [SQLSTATE.UNDEFINED_FILE]: 'sql_error', // a file that a statement named does not exist
@@ -131,7 +132,7 @@ function hintOf(error: PostgresError): string | undefined {
   const { sqlstate, fields } = error;
   if (HINTS_FOR_THE_OPERATOR.has(sqlstate)) return undefined;
   if (sqlstate === SQLSTATE.DISK_FULL)
-    return 'The disk of the Postgres server is full. DROP and TRUNCATE free space if they still work; otherwise ask the operator.';
+    return 'DROP and TRUNCATE free space if they still work; otherwise ask the operator.';
   if (comesFromExtension(error))
     return 'Only the operator can add extensions (setting extensions). Those you have: SELECT extname FROM pg_extension';
   return fields.hint;
@@ -157,6 +158,7 @@ const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   table_busy: 'The table is in use by another request; its lock could not be acquired in time',
   overloaded: 'The database has no room for more locks at the moment. Nothing was done',
   database_unavailable: UNAVAILABLE,
+  disk_full: 'The disk of the Postgres server is full',
   data_corrupted: DAMAGED,
 };
 
@@ -205,7 +207,12 @@ export function withoutValues(error: PostgresError): Redacted | undefined {
 }
 
 /** Codes of warnings that are for the operator, unless the project's own code has raised them. */
-const FOR_THE_OPERATOR: ReadonlySet<ErrorCode> = new Set(['overloaded', 'database_unavailable', 'data_corrupted']);
+const FOR_THE_OPERATOR: ReadonlySet<ErrorCode> = new Set([
+  'overloaded',
+  'database_unavailable',
+  'disk_full',
+  'data_corrupted',
+]);
 
 /**
  * A warning as whoever sent the statement may read it.

@@ -30,7 +30,7 @@ export abstract class TenancyByAddress implements Tenancy {
   readonly runningServers = 1;
   readonly failures = 0;
   readonly notStarting = 0;
-  readonly diskFullError = null;
+  readonly isReadOnly = false;
   readonly files = null;
   readonly canRestart = false;
   abstract readonly distributesTables: boolean;
@@ -60,6 +60,10 @@ export abstract class TenancyByAddress implements Tenancy {
   abstract allowsOwnSchemas(): Promise<boolean>;
   abstract rollBackPrepared(placements: readonly Placement[], olderThanMs: number): Promise<void>;
   abstract recoverPrepared(session: Session): Promise<void>;
+
+  lackOfRoom(): null {
+    return null;
+  }
 
   serverOf(): PostgresServer {
     return this.server;

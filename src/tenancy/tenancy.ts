@@ -4,11 +4,10 @@
  * (`citus-tenancy.ts`). An installation may have several tenancies (`servers.ts`). A tenancy answers what can be done
  * with its projects, so that nobody has to know which one it is.
  */
-import type { EngineError } from '../contract/errors.js';
 import type { ProjectRow } from './control/control-rows.js';
 import type { Placement, ProjectRoleNames } from './placement.js';
 import { withServiceSession } from './service-pool.js';
-import type { Fleet } from '../embedded/fleet.js';
+import type { Fleet, LackOfRoom } from '../embedded/fleet.js';
 import type { Fragment, Session } from '../pg/index.js';
 import { type PostgresServer, withServer } from './postgres-server.js';
 
@@ -64,8 +63,10 @@ interface ProjectServers {
   readonly failures: number;
   /** How many of these did not start when they were last needed. */
   readonly notStarting: number;
-  /** The error for writes while the disk of the projects is nearly full; null: it is not, or the operator's. */
-  readonly diskFullError: EngineError | null;
+  /** Whether its projects can only be read, because their disk is nearly full. Never, where the operator has the disk. */
+  readonly isReadOnly: boolean;
+  /** What may not be written to the project then; null: there is room. */
+  lackOfRoom(placement: Placement): LackOfRoom | null;
   /** What can be saved as files, restored from them and archived; null: the operator has the server's files. */
   readonly files: ServerFiles | null;
   /** The major version of Postgres. @throws EngineError database_unavailable */

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, expect, it } from 'vitest';
-import { endEverything, eventually, killEverything, superuserOfProject } from '../support/program.js';
+import { endEverything, eventually, killEverything, runProgram, superuserOfProject } from '../support/program.js';
 import { send, startClients } from './support/clients.js';
 import { type Disk, limitedFiles, SEGMENT_BYTES, smallDisk } from './support/disk.js';
 import { isOpen, type Reply, UNTRUE } from './support/ledger.js';
@@ -14,7 +14,15 @@ import { type EmbeddedStage, embeddedStageOn, onDatabase } from './support/stage
 afterAll(endEverything);
 
 /** What a client may be told while there is no room. */
-const TRUE_RESPONSES = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+const TRUE_RESPONSES = [
+  '200',
+  '201',
+  'database_unavailable',
+  'disk_full',
+  'outcome_unknown',
+  'overloaded',
+  'request_in_flight',
+];
 
 /** From the moment that there is room to the next success. */
 const BACK_MS = 40_000;
@@ -43,9 +51,20 @@ async function exhaustLog(project: pg.ClientConfig): Promise<string> {
   return onDatabase(project, write).catch((error: Error) => error.message);
 }
 
+/** Another project on the same disk. @returns its token */
+async function addNeighbor(dataDir: string): Promise<string> {
+  expect((await runProgram(['project', 'create', 'neighbor', '--data-dir', dataDir])).code).toBe(0);
+  const made = await runProgram(['token', 'create', '--project', 'neighbor', '--json', '--data-dir', dataDir]);
+  expect(made.code, made.stderr).toBe(0);
+  return (JSON.parse(made.stdout) as { token: string }).token;
+}
+
 async function fillAndBreak(name: string, disk: Disk): Promise<void> {
   const stage = await embeddedStageOn(disk.dataDir, '--disk-reserve-mib', '0');
   const project = await superuserOfProject(disk.dataDir);
+  const neighbor = await addNeighbor(disk.dataDir);
+  const ofNeighbor = (sql: string) => send(`${stage.url}/api/cdp/sql`, neighbor, JSON.stringify({ sql }), null);
+  expect((await ofNeighbor('CREATE TABLE well (n int)')).status).toBe(200);
   await run(stage, project, MAKE_BALLAST);
   const { url, token, ledger, first: service } = stage;
   const pid = service.process.pid as number;
@@ -76,6 +95,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     for (let n = 0; n < 15; n++) {
       const sql = `SELECT count(*) FROM ledger WHERE place = ${n}`;
       reads.push(await send(`${url}/api/cdp/sql`, token, JSON.stringify({ sql }), null));
+      reads.push(await ofNeighbor('SELECT count(*) FROM well'));
       await sleep(50);
     }
     const ready = (await (await fetch(`${url}/readyz`)).json()) as object;
@@ -88,6 +108,12 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     await sleep(2_000);
     const healthy = await fetch(`${url}/healthz`);
     const afterBreak = await backAfter();
+    await eventually(
+      'the neighbor writes',
+      async () => (await ofNeighbor('INSERT INTO well VALUES (1)')).status === 200,
+    );
+    const made = await runProgram(['token', 'create', '--project', 'neighbor', '--data-dir', disk.dataDir]);
+    expect(made.code, made.stderr).toBe(0);
     console.log(`${name}:`, { reads: reads.length, writes: writes.length, stored, end, afterFull, afterBreak });
 
     expect(reads.filter(({ status }) => status !== 200)).toEqual([]);

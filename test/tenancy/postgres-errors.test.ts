@@ -9,7 +9,6 @@ const codeFor = (sqlstate: string, message: string, source?: string) =>
 
 describe('an I/O error below Postgres', () => {
   it.each([
-    ['53100', 'could not extend file "base/1/2": No space left on device', 'md.c'],
     ['58030', 'could not write block 7 of file "base/1/2": Input/output error', 'md.c'],
     ['XX000', 'could not extend file "base/1/2": File too large', 'md.c'],
     ['XX000', 'could not extend file "base/1/2" with FileFallocate(): Disk quota exceeded', 'md.c'],
@@ -18,6 +17,10 @@ describe('an I/O error below Postgres', () => {
     ['42501', 'konnte temporäre Datei »base/pgsql_tmp/1« nicht erzeugen: Das Dateisystem ist nur lesbar', 'fd.c'],
   ])('%s %s: the database is unavailable, and the statement is not at fault', (sqlstate, message, source) => {
     expect(codeFor(sqlstate, message, source)).toBe('database_unavailable');
+  });
+
+  it('53100: the disk is full', () => {
+    expect(codeFor('53100', 'could not extend file "base/1/2": No space left on device', 'md.c')).toBe('disk_full');
   });
 
   it('leaves those SQLSTATEs unchanged if they come from elsewhere', () => {
@@ -68,7 +71,7 @@ describe('the hint', () => {
 
   it('says what is full, and what frees space', () => {
     expect(hintOf('53100', { source: 'md.c', hint: 'Check free disk space.' })).toBe(
-      'The disk of the Postgres server is full. DROP and TRUNCATE free space if they still work; otherwise ask the operator.',
+      'DROP and TRUNCATE free space if they still work; otherwise ask the operator.',
     );
   });
 

@@ -18,7 +18,7 @@ from ._connections import Cancel, Connection, Connections
 from .errors import CdpError, UnexpectedAnswerError, error_from, network_error
 
 #: The service did nothing, so any call can be retried.
-_NOTHING_DONE = {"rate_limited", "overloaded", "table_busy", "database_unavailable"}
+_NOTHING_DONE = {"rate_limited", "overloaded", "table_busy", "database_unavailable", "disk_full"}
 #: The service may have done it, so only an idempotent call can be retried.
 _OUTCOME_UNKNOWN = {"network_error", "request_in_flight", "outcome_unknown"}
 #: Responses of a proxy that could not reach the service, or lost the connection to it.

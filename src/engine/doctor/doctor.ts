@@ -33,6 +33,8 @@ export interface ServiceUnderTest {
     /** Where those of the servers come from. */
     readonly programs: string;
     readonly postmaster: () => number;
+    /** In bytes. */
+    readonly diskReserve: number;
   } | null;
   /** Opens the engine, if it is not open yet. */
   readonly engine: () => Promise<Engine>;
@@ -58,7 +60,7 @@ export async function examine(target: ServiceUnderTest, by: AuditOrigin, onFindi
     if (embedded !== null) {
       const pid = embedded.postmaster();
       onFinding(ok('programs', embedded.programs));
-      onFinding(await inTime(examineDisk(embedded.folder)));
+      onFinding(await inTime(examineDisk(embedded.folder, embedded.diskReserve)));
       const ofProcess = [await examineLimits(pid), await examineLibraries(pid), await examineLibxml(pid)];
       ofProcess.flat().forEach(onFinding);
     }

@@ -5,20 +5,26 @@ import { problem, warning, ok, type Finding } from '../../contract/wire/findings
 import { loadedLibraries, replacedFiles } from '../../embedded/libraries.js';
 import { BOUNDED, loadedLibxml } from '../../embedded/libxml.js';
 import { limitsOf } from '../../embedded/process-limits.js';
+import { isOnReadOnlyDisk } from '../../files.js';
 import { isOlder } from '../../version.js';
 
 /** The free share of the disk, or bytes, below which to warn: one large import may fill the rest. */
 const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
 
-/** @param folder of an embedded server */
-export async function examineDisk(folder: string): Promise<Finding> {
+const REMOUNT =
+  'Linux does this when a disk is damaged, see dmesg. Check it, mount it with writes, and start the service again.';
+
+/** @param folder of an embedded server @param reserve in bytes, see the setting disk-reserve-mib */
+export async function examineDisk(folder: string, reserve: number): Promise<Finding> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const [free, all] = [bavail * bsize, blocks * bsize];
   const result = `${roundedSize(free)} of ${roundedSize(all)} free`;
   const advice =
     `Free space on the disk of ${folder}: delete other files, projects, or their tables (DROP and TRUNCATE free space ` +
-    'at once). Or limit projects: cdp project quota, or the setting project-quota. If less than the setting ' +
-    'disk-reserve-mib is free, projects can only be read.';
+    'at once); cdp project list shows the sizes. Or limit projects: cdp project quota, or the setting project-quota. If ' +
+    'less than the setting disk-reserve-mib is free, projects can only be read.';
+  if (await isOnReadOnlyDisk(folder)) return problem('disk', 'its file system is read-only', REMOUNT);
+  if (free < reserve) return problem('disk', `${result}: projects can only be read`, advice);
   if (free < DISK.least) return problem('disk', result, advice);
   return free < DISK.bytes || free < all * DISK.share ? warning('disk', result, advice) : ok('disk', result);
 }

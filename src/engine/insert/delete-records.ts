@@ -32,7 +32,7 @@ export async function deleteRecords(
 ): Promise<Replayable<DeleteResponse>> {
   const batch = await throttle.runSteps(project.id, readRecords(body));
   const underKey = { key, responseSchema: DeleteResponse };
-  return project.write({ signal, underKey, growth: 'may grow' }, async (db) => {
+  return project.write({ signal, underKey, growth: 'frees' }, async (db) => {
     // Triggers, and foreign keys of other tables, may run code of the project.
     db.resetAfterUse();
     const table = await lockToWrite(db, project.schema, tableName, batch.errors);

@@ -48,7 +48,7 @@ export async function insertRecords(
   const request = { project, tableName, body, ...options };
   const { returnIds, key, quarantine } = options;
   // With a key, the check comes later: a repeat is answered even without room, since it stores nothing.
-  if (key === null) await project.requireRoom();
+  if (key === null) await project.requireRoom('grows');
 
   // The fast path cannot return ids, and always commits.
   const isFast = !returnIds && project.dryRun === null;

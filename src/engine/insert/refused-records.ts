@@ -267,6 +267,7 @@ export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'table_busy',
   'overloaded',
   'database_unavailable',
+  'disk_full',
   'data_corrupted',
 ]);
 

@@ -3,6 +3,7 @@
  * setting that a statement can change matters: pg_stat_activity shows what backends do.
  */
 import { EngineError } from '../../contract/errors.js';
+import { SQLSTATE } from '../../pg/index.js';
 import { runPeriodically } from '../../tasks.js';
 import { allDone } from '../../promises.js';
 import type { Log } from '../../log.js';
@@ -138,7 +139,7 @@ export class SessionLimitEnforcer {
 const expired = () => terminated('the token has expired', 'token_expired');
 
 export const overQuota = ({ code, message }: EngineError): SessionError =>
-  new SessionError('53100', message, code, 'Free space with POST /api/cdp/sql, or connect as reader.');
+  new SessionError(SQLSTATE.DISK_FULL, message, code, 'Free space with POST /api/cdp/sql, or connect as reader.');
 
 function groupedByServer(sessions: ReadonlySet<ClientSession>): Map<ClientSession['backendControl'], ClientSession[]> {
   const servers = new Map<ClientSession['backendControl'], ClientSession[]>();

@@ -1,5 +1,5 @@
 /**
- * Runs free SQL while its project is over its disk quota: statements that free space run as usual, all others READ
+ * Runs free SQL while its project is over its disk quota, or its disk is nearly full: statements that free space run as usual, all others READ
  * ONLY, so that no function they call can write.
  */
 import { EngineError } from '../../contract/errors.js';
@@ -37,7 +37,7 @@ export class QuotaGuard {
   readonly freesNothing: boolean;
   readonly growth: Growth;
 
-  /** @throws EngineError quota_exceeded if the project has used up the margin that deletes may add while they run */
+  /** @throws EngineError quota_exceeded, disk_full if the project has grown further because code ran with deletes */
   constructor(
     private readonly overQuota: OverQuota,
     statements: readonly SplitStatement[],
@@ -45,14 +45,8 @@ export class QuotaGuard {
     this.freesNothing = statements.every(({ frees }) => frees === null);
     const runsCode = !this.freesNothing && statements.some(({ frees }) => frees === null || frees === 'delete');
     const dropsOnly = statements.every(({ frees }) => frees === 'drop');
-    this.growth = dropsOnly ? 'none' : runsCode ? 'may grow' : 'rewrites';
-    if (runsCode && !overQuota.mayRunCode) {
-      throw new EngineError(
-        'quota_exceeded',
-        `${overQuota.error.message}. Triggers or functions run by deletes have made it grow further`,
-        { hint: 'Until it shrinks, only reads, VACUUM and requests that consist of drops are allowed.' },
-      );
-    }
+    this.growth = dropsOnly ? 'none' : runsCode ? 'frees' : 'rewrites';
+    if (runsCode && overQuota.errorForCode !== null) throw overQuota.errorForCode;
   }
 
   /** Statements to run before and after a statement in the transaction. */

@@ -36,12 +36,13 @@ export function monitoringRoutes(
     const archives = engine.archiveWatch.failing.map(({ name }) => name);
     const isDiskFull = !(await engine.control.canWriteFiles());
     const backup = await backupFault(engine);
-    if (servers.length + archives.length === 0 && !isDiskFull && backup === null)
+    const { isReadOnly } = engine.servers.defaultTenancy;
+    if (servers.length + archives.length === 0 && !isDiskFull && !isReadOnly && backup === null)
       return { success: true, message: 'ready' };
     const details = {
       servers,
       ...(archives.length > 0 ? { archives } : {}),
-      ...(isDiskFull ? { disk: 'full' } : {}),
+      ...(isDiskFull ? { disk: 'full' } : isReadOnly ? { disk: 'read-only' } : {}),
       ...(backup === null ? {} : { backup }),
     };
     // Still ready: reads work, and so do projects elsewhere. Only operators see the details.

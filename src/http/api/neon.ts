@@ -267,6 +267,7 @@ function partsOf({ type, rowCount, fields, rows }: QueryResult, rowAsArray: bool
 const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   'data_corrupted',
   'database_unavailable',
+  'disk_full',
   'internal',
   'outcome_unknown',
   'overloaded',

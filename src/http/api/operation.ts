@@ -32,6 +32,7 @@ const EVERYWHERE: readonly ErrorCode[] = [
   'rate_limited',
   'overloaded',
   'database_unavailable',
+  'disk_full',
   'data_corrupted',
   'query_timeout',
   'internal',

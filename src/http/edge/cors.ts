@@ -38,6 +38,7 @@ const OPTIONS: FastifyCorsOptions = {
     'Server-Timing',
     'WWW-Authenticate',
     'X-Consistency',
+    'X-Read-Only',
     'X-Request-Id',
     'X-Served-By',
   ],

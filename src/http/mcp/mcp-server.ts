@@ -37,6 +37,7 @@ const OF_HTTP: readonly ErrorCode[] = [
   'rate_limited',
   'overloaded',
   'database_unavailable',
+  'disk_full',
   'data_corrupted',
   'internal',
 ];

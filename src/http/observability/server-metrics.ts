@@ -7,6 +7,7 @@ import { OPEN_STATES } from '../../contract/moves.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Queryable, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-findings.js';
+import { isOnReadOnlyDisk } from '../../files.js';
 import { singleFlight } from '../../promises.js';
 
 /** Measurements of a server, in the units of the metrics. A failed one is NaN, which matches no alert. */
@@ -57,6 +58,15 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
   gauge('cdp_standby_missing', missingHelp, ({ standbys }) => standbys?.missing);
   if (folder === null) return;
   diskMetrics(folder, registers);
+  const writableHelp = '0 if the file system of the embedded servers is mounted read-only, otherwise 1.';
+  series(registers, Gauge, 'cdp_disk_writable', writableHelp, [], async () => [
+    [{}, Number(!(await isOnReadOnlyDisk(folder)))],
+  ]);
+  const readOnlyHelp =
+    '1 if projects can only be read because the disk is nearly full (disk-reserve-mib), otherwise 0.';
+  series(registers, Gauge, 'cdp_disk_read_only', readOnlyHelp, [], () => [
+    [{}, Number(engine.servers.defaultTenancy.isReadOnly)],
+  ]);
 }
 
 function diskMetrics(folder: string, registers: Registry[]): void {

@@ -4,7 +4,7 @@
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { type Dependency, EngineError, type ErrorCode, messageOf } from '../../contract/errors.js';
+import { type Dependency, EngineError, type ErrorCode, isOutage, messageOf } from '../../contract/errors.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import type { CorruptionLog } from '../../db/corruption-log.js';
 import { fromPostgres } from '../../tenancy/postgres-errors.js';
@@ -113,7 +113,7 @@ export class ErrorExit {
   private log(error: EngineError, request: FastifyRequest): void {
     this.corruption?.noteError(null, error.cause);
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
-    else if (error.code === 'database_unavailable' && error.dependency !== null) {
+    else if (isOutage(error) && error.dependency !== null) {
       this.outageOf(error.dependency ?? 'database').noteFailure(circumstances(error, request));
     }
   }

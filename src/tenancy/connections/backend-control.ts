@@ -69,6 +69,17 @@ export class BackendControl {
   }
 
   /**
+   * Whether the backend's transaction has written anything, or it builds an index (CREATE INDEX CONCURRENTLY writes before
+   * its transaction has an id). @throws if Postgres does not answer
+   */
+  async hasWritten(backend: Backend): Promise<boolean> {
+    const rows = await this.pool.query(
+      sql`SELECT 1 ${from(backend)} AND (backend_xid IS NOT NULL OR pid IN (SELECT pid FROM pg_stat_progress_create_index))`,
+    );
+    return rows.length > 0;
+  }
+
+  /**
    * Waits until a terminated backend is gone, and meanwhile lowers its priority. @throws if Postgres does not answer
    */
   async untilGone(backend: Backend): Promise<void> {

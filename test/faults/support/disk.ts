@@ -29,19 +29,22 @@ export interface Disk {
 /** Beside the cluster and its log there is room for a second or two of inserts. */
 const DISK_MIB = 400;
 
-/** A tmpfs below the data folder, filled with ballast. @returns null where it cannot be mounted */
-export async function smallDisk(): Promise<Disk | null> {
+/**
+ * A tmpfs below the data folder, filled with ballast.
+ * @param mib its size @returns null where it cannot be mounted
+ */
+export async function smallDisk(mib = DISK_MIB): Promise<Disk | null> {
   const dataDir = await newDataDir();
   const folder = dirname(dataDir);
   try {
-    await run('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m,mode=711`, 'tmpfs', folder]);
+    await run('mount', ['-t', 'tmpfs', '-o', `size=${mib}m,mode=711`, 'tmpfs', folder]);
   } catch {
     return null;
   }
   const ballast = join(folder, 'ballast');
   // Larger than what is left, so it takes all of it, to the last byte.
   const fill = async () => {
-    const room = writeFile(ballast, Buffer.alloc(1024 * 1024 * DISK_MIB), { flag: 'a' });
+    const room = writeFile(ballast, Buffer.alloc(1024 * 1024 * mib), { flag: 'a' });
     await room.catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOSPC') throw error;
     });

@@ -113,7 +113,7 @@ describe('a service with its database', () => {
     const url = await app.listen({ port: 0 });
     const sql = `DO $$BEGIN RAISE EXCEPTION 'private' USING ERRCODE = '53100'; END$$`;
     const { token } = project;
-    expectFailure(await call(url, 'POST', '/api/cdp/sql', { token, body: { sql } }), 503, 'database_unavailable');
+    expectFailure(await call(url, 'POST', '/api/cdp/sql', { token, body: { sql } }), 503, 'disk_full');
     const cause = 'a statement failed with SQLSTATE 53100';
     expect(lines).toContainEqual(expect.objectContaining({ msg: 'database unavailable', cause }));
     expect(JSON.stringify(lines)).not.toContain('private');
