@@ -126,7 +126,7 @@ async function restoreProjects(
     const saved = backup.manifest.projects.find((one) => one.kind === 'physical' && one.server_id === placement.server);
     if (saved?.kind !== 'physical') throw new Error('the backup does not have its files');
     await verifyProject(backup, saved, signal);
-    const { make, fill, explain } = await filesOf(saved, backup, services, at, signal);
+    const { make, fill, reaches, explain } = await filesOf(saved, backup, services, at, signal);
     const tenancy = servers.tenancyOf(placement);
     try {
       await make?.(placement);
@@ -140,7 +140,7 @@ async function restoreProjects(
         placement,
         roles.map((role) => role.name),
       );
-      return { ...filled, isArchived: stored?.archive === true };
+      return { ...filled, reaches, isArchived: stored?.archive === true };
     } catch (error) {
       // The first failure tells more.
       await tenancy.drop(placement).catch(() => {});
@@ -153,8 +153,8 @@ async function restoreProjects(
     if (placement.added !== null) return progress(`${name}: left on the server ${placement.server}`);
     progress(`${name}: restoring`);
     try {
-      const { isArchived, ...filled } = await restoreOne(row);
-      progress(`${name}: restored`);
+      const { isArchived, reaches, ...filled } = await restoreOne(row);
+      progress(`${name}: restored${reaches == null ? '' : `, with its archived log until ${reaches.toISOString()}`}`);
       if (filled.damage !== null) progress(`${name}: DAMAGED, as it was saved: ${filled.damage}`);
       const notArchived = isArchived ? await archiveAgain(services, row, from, signal) : null;
       if (notArchived !== null) progress(`${name}: NOT ARCHIVED, as it was before: ${notArchived}`);

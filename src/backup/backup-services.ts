@@ -26,6 +26,8 @@ export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
 export interface ProjectContents {
   /** Creates the server or database; default: an empty one. */
   readonly make?: (placement: Placement) => Promise<void>;
+  /** The end of the archived write-ahead log that is replayed; null: only the backup's own is, or up to a moment. */
+  readonly reaches?: Date | null;
   /** Explains why the server did not start. */
   readonly explain?: (error: unknown) => unknown;
   /** @param placement on a running server */

@@ -87,7 +87,7 @@ async function restoreAsNew(services: BackupServices, options: RestoreOptions): 
     progress(`${name}: restoring`);
     try {
       const result = await restoreProject(services, one, contents, options);
-      progress(`${name}: ${result.tables === null ? 'restored' : tablesInWords(result.tables)}`);
+      progress(`${name}: ${result.tables === null ? 'restored' : tablesInWords(result.tables)}${untilOf(contents)}`);
       for (const what of result.left_out) progress(`${name}: skipped, ${what}`);
       if (result.damage !== null) progress(`${name}: DAMAGED, as it was saved: ${result.damage}`);
       projects.push({ ...result, not_archived: await archiveAgain(services, one, options) });
@@ -160,6 +160,9 @@ async function archivesWal({ servers }: BackupServices, { placement }: ProjectRo
   const { files } = servers.tenancyOf(placement);
   return files !== null && (await files.has(placement.server)) && (await files.archivesWal(placement.server));
 }
+
+const untilOf = ({ reaches }: ProjectContents): string =>
+  reaches == null ? '' : `, with its archived log until ${reaches.toISOString()}`;
 
 interface ChosenProject {
   /** The name of the restored project. */

@@ -125,13 +125,27 @@ async function withBackupLock<T>({ control: { address } }: BackupServices, work:
   });
 }
 
+type ArchiveOptions = Pick<FolderBackupOptions, 'folder' | 'archiveDays' | 'signal'>;
+
+let lastCopy: Promise<unknown> = Promise.resolve();
+
 /**
- * Copies the archived write-ahead log that the folder lacks, so that a restore loses little.
+ * Copies the archived write-ahead log that the folder lacks, so that a restore loses little. Calls take turns.
  * @throws RestoredElsewhere; the system's error
  */
-export async function copyArchives(
+export function copyArchives(
   services: Pick<BackupServices, 'control' | 'servers'>,
-  { folder, archiveDays, signal }: Pick<FolderBackupOptions, 'folder' | 'archiveDays' | 'signal'>,
+  options: ArchiveOptions,
+): Promise<void> {
+  const copy = lastCopy.then(() => copyArchivesNow(services, options));
+  // Its caller gets the error.
+  lastCopy = copy.catch(() => {});
+  return copy;
+}
+
+async function copyArchivesNow(
+  services: Pick<BackupServices, 'control' | 'servers'>,
+  { folder, archiveDays, signal }: ArchiveOptions,
 ): Promise<void> {
   const { files } = services.servers.defaultTenancy;
   // Nothing has been saved yet that a segment could continue.
@@ -285,9 +299,13 @@ async function replacePart<T extends object>(
 ): Promise<T> {
   const path = join(folder, NEW_PARTS, part);
   const sums = new Map<string, string>();
+  const made = new Set<string>();
   const add: AddMember = async (name, content, modified) => {
     const file = join(path, name);
-    await mkdir(dirname(file), { recursive: true, mode: 0o700 }).catch(failWriting);
+    if (!made.has(dirname(file))) {
+      await mkdir(dirname(file), { recursive: true, mode: 0o700 }).catch(failWriting);
+      made.add(dirname(file));
+    }
     const { size, sha256 } = await writeHashed(file, content);
     // Tools that go by time and size skip what is the same.
     if (modified !== undefined) await utimes(file, modified, modified).catch(failWriting);

@@ -1,5 +1,5 @@
 /** Physical backup and restore of one project: the files of its server. */
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
 import type { Account } from '../../embedded/accounts.js';
@@ -76,7 +76,9 @@ export async function filesOf(
   const members = file
     .namesBelow(folder)
     .map((member) => ({ path: member.slice(folder.length), content: () => file.read(member) }));
+  const last = recovery?.until === null ? recovery.segments.at(-1) : undefined;
   return {
+    reaches: last === undefined || recovery === null ? null : (await lstat(join(recovery.archive, last))).mtime,
     make: async (placement) => {
       const { data, account } = await files.createEmpty(placement.server);
       await restoreFiles(data, { folders: project.folders, files: members, recovery, account, signal });
