@@ -77,8 +77,9 @@ export async function restoreInstallation(config: Settings, options: Installatio
     await rm(unfinishedRestore(config));
     return done;
   } catch (error) {
-    // The first failure tells more than those of the cleanup, which the next attempt repeats.
+    // The first failure tells more than those of the cleanup.
     await closing.run().catch(() => {});
+    // The next attempt repeats it.
     await removeUnfinished(config).catch(() => {});
     throw error;
   }

@@ -31,7 +31,7 @@ export function startScheduledBackups(
     const done = await backupToFolder(services, {
       folder,
       isNew: false,
-      programSearch: { folder: postgresBin, path: process.env.PATH ?? '' },
+      programSearch: { folder: postgresBin, path: '' },
       jobs: 1,
       archiveDays,
       signal,
@@ -70,8 +70,8 @@ const OUTPUT_CHARACTERS = 2_000;
 /** Between a signal to end, and the one that ends. */
 const GRACE_MS = 5_000;
 
-/** Secrets of the service are not for its children. */
-const SECRET_VARIABLES = ['DATABASE_URL', 'CDP_SECRET', 'CDP_SECRET_PREVIOUS'];
+/** Secrets of the service are not for the command. */
+const WITHOUT_SECRETS = 'unset DATABASE_URL CDP_SECRET CDP_SECRET_PREVIOUS';
 
 /**
  * Runs the command in a shell, with the folder as its last argument. It ends with the service, and when the next backup
@@ -79,11 +79,9 @@ const SECRET_VARIABLES = ['DATABASE_URL', 'CDP_SECRET', 'CDP_SECRET_PREVIOUS'];
  * @throws Error with the end of its output, unless it exits with 0
  */
 async function runCommand(command: string, { folder, next }: BackupPlan, signal: AbortSignal): Promise<void> {
-  const environment = Object.entries(process.env).filter(([name]) => !SECRET_VARIABLES.includes(name));
-  const child = spawn('/bin/sh', ['-c', `${command} "$@"`, 'sh', folder], {
+  const child = spawn('/bin/sh', ['-c', `${WITHOUT_SECRETS}\n${command} "$@"`, 'sh', folder], {
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: Object.fromEntries(environment),
   });
   let output = '';
   for (const stream of [child.stdout, child.stderr]) {

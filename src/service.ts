@@ -248,6 +248,7 @@ async function refuseIfRestoredElsewhere({ backupPlan, control }: Engine, logger
   const late = sleep(FOLDER_MS, undefined, { ref: false }).then(() => {
     throw new Error(`it does not answer within ${FOLDER_MS / 1_000} s`);
   });
+  // It may come after the answer.
   late.catch(() => {});
   try {
     requireCurrent(folder, own, await Promise.race([readEpoch(folder), late]));

@@ -1,7 +1,8 @@
 /** The declaration of a setting, and the kinds of values that settings have. */
+import { createRequire } from 'node:module';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
-import { Cron } from 'croner';
+import type * as croner from 'croner';
 import { parseQuota } from './contract/disk-size.js';
 import { messageOf } from './contract/errors.js';
 import type { Rate } from './engine/access/rate-limits.js';
@@ -82,10 +83,11 @@ export const text = (value: string) =>
 /** A folder; the value is absolute. */
 export const folder = kind('DIR', (path) => resolve(text('DIR').parse(path)));
 
-/** A schedule in cron's format, in the time zone of the process. */
+/** A schedule in cron's format, in the time zone of the process. Few services have one, so the library is loaded then. */
 export const schedule = kind('CRON', (text) => {
   try {
-    new Cron(text, { paused: true });
+    const { Cron } = createRequire(import.meta.url)('croner') as typeof croner;
+    if (new Cron(text, { paused: true }).nextRun() === null) throw new Error('it names no time to come');
     return text;
   } catch (error) {
     throw new Error(`must be a schedule such as "0 3 * * *": ${messageOf(error)}`);

@@ -314,6 +314,8 @@ describe('a single place', () => {
       'db/receipts.ts',
       'embedded/server-folder.ts',
       'engine/access/tokens.ts',
+      'engine/backup-plan.ts',
+      'http/observability/backup-metrics.ts',
       'import/journal.ts',
       'tenancy/server-facts.ts',
     ]);

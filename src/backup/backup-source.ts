@@ -1,5 +1,4 @@
 /** What a restore reads: a backup file, or a backup folder with the same members. */
-import { stat } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import type { Control, Manifest } from './manifest.js';
 
@@ -18,10 +17,4 @@ export interface BackupSource {
   faults(signal: AbortSignal): AsyncIterable<string>;
   /** The folder of the archived write-ahead log of a server; null: the backup has none. */
   archiveOf(serverId: string): string | null;
-}
-
-/** @throws Error that names the path */
-export async function openBackup(path: string): Promise<BackupSource> {
-  if ((await stat(path)).isDirectory()) return (await import('./folder/backup-folder.js')).BackupFolder.open(path);
-  return (await import('./backup-file.js')).BackupFile.open(path);
 }

@@ -13,7 +13,7 @@ import type { RoleRow } from '../tenancy/control/role-rows.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 import { withServer } from '../tenancy/postgres-server.js';
 import { setArchiving } from './archiving.js';
-import { type BackupSource, openBackup } from './backup-source.js';
+import type { BackupSource } from './backup-source.js';
 import type { ProjectContents, BackupServices, NewProject } from './backup-services.js';
 import type { ProgramSearch } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
@@ -27,6 +27,7 @@ import {
   type SavedRole,
   type SavedToken,
 } from './manifest.js';
+import { openBackup } from './open-backup.js';
 import { filesOf } from './physical/physical.js';
 
 export interface RestoreOptions {
@@ -142,6 +143,7 @@ async function restoreInPlace(services: BackupServices, options: RestoreOptions)
     const restored = { name: projectName, archive: isArchived };
     return { projects: [{ ...result, not_archived: await archiveAgain(services, restored, options) }], failed: [] };
   } catch (error) {
+    // The first failure tells more.
     if (old.status === 'active') await projects.setActive(projectName, true).catch(() => {});
     throw error;
   }

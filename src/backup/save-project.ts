@@ -1,5 +1,4 @@
 /** Saves one project into a backup of any kind: as the files of its server or as a dump, with its rows of the control database. */
-import type { Readable } from 'node:stream';
 import { EngineError } from '../contract/errors.js';
 import { shownToken } from '../contract/wire/tokens.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
@@ -9,15 +8,7 @@ import { type ClientPrograms, findPrograms, type ProgramSearch } from './logical
 import { saveDump } from './logical/dump.js';
 import type { Control, SavedProject } from './manifest.js';
 import { saveFiles } from './physical/physical.js';
-import type { AddMember, Member } from './tar.js';
-
-/** The backup that receives a project. */
-export interface Saving {
-  readonly add: AddMember;
-  /** Reads what was just added. */
-  readonly read: (member: Member) => Readable;
-  readonly signal: AbortSignal;
-}
+import type { Saving } from './tar.js';
 
 export type SaveProject = (row: ProjectRow, saving: Saving) => Promise<SavedProject>;
 

@@ -109,6 +109,14 @@ export type AddMember = (
   modified?: Date,
 ) => Promise<Member>;
 
+/** A backup that receives members. */
+export interface Saving {
+  readonly add: AddMember;
+  /** Reads what was just added. */
+  readonly read: (member: Member) => Readable;
+  readonly signal: AbortSignal;
+}
+
 async function write(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
   for (let offset = 0; offset < bytes.length;) {
     offset += (await file.write(bytes, offset, bytes.length - offset, position + offset)).bytesWritten;

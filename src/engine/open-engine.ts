@@ -30,7 +30,6 @@ import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type CapacitySettings, ServerCapacities } from '../db/server-capacities.js';
 import { Moves } from '../moves/moves.js';
 import { MoveRows } from '../moves/move-rows.js';
-import { BackupPlan } from './backup-plan.js';
 import { ArchiveWatch } from './projects/archive-watch.js';
 import { isFull, serverNamed, sizesOf } from './projects/choose-server.js';
 import type { ProjectServices } from './projects/create-project.js';
@@ -121,7 +120,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
         quarantineDays: settings.quarantineDays,
       },
       archiveWatch: new ArchiveWatch(servers, () => projects.list(), settings.log),
-      backupPlan: settings.backupTo === null ? null : new BackupPlan(control, settings.backupTo, settings.backupAt),
+      backupPlan: await openBackupPlan(settings, control),
     });
   } catch (error) {
     // The first failure tells more than that of the cleanup.
@@ -166,6 +165,12 @@ async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortS
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare, waiting, signal);
   return { control, moveRows, ...prepared, audit, log: settings.log };
+}
+
+async function openBackupPlan({ backupTo, backupAt }: EngineSettings, control: ControlDatabase) {
+  if (backupTo === null) return null;
+  const { BackupPlan } = await import('./backup-plan.js');
+  return new BackupPlan(control, backupTo, backupAt);
 }
 
 /** Who may do what, and how often. */

@@ -181,7 +181,7 @@ describe('writes only what has changed', () => {
 
 describe('keeps the earlier copy', () => {
   it('of a project whose files are damaged, and names it', async () => {
-    const project = await numbered(1_000);
+    const [project] = [await numbered(1_000), await numbered(1)];
     const target = newTarget();
     await save(target);
     const inode = inodeOf(target, project.name);

@@ -150,8 +150,11 @@ const commands: readonly Command[] = await commandsFor([]);
 function isCommand(line: string): boolean {
   const [first = '', second, third] = line.split(' ');
   const group = commands.find((command) => command.name() === first);
-  const isWhole = second === undefined || group?.commands.length === 0;
-  const command = isWhole ? group : group?.commands.find((sub) => sub.name() === second);
+  const sub = group?.commands.find((one) => one.name() === second);
+  const isWhole =
+    sub === undefined &&
+    (second === undefined || (group?.registeredArguments.length ?? 0) > 0 || group?.commands.length === 0);
+  const command = isWhole ? group : sub;
   const options = [...line.matchAll(/--[a-z-]+/g)].map(([option]) => option);
   if (command === undefined) return false;
   const word = isWhole ? second : third;

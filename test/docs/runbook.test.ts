@@ -70,7 +70,8 @@ it('has commands that run', async () => {
   };
   await cdp('backup', 'last-good.cdp');
   writeFileSync(join(folder, 'log'), service.output());
-  const env = { PATH: `${folder}:${process.env['PATH'] ?? ''}`, HOME: folder, TOKEN: token };
+  const path = `${folder}:${process.env['PATH'] ?? ''}`;
+  const env = { PATH: path, HOME: folder, TOKEN: token, CDP_BACKUP_TO: join(folder, 'backup') };
   const here = (line: string) =>
     line
       .replace('export CDP_DATA_DIR=/var/lib/cdp', `export CDP_DATA_DIR=${dataDir}`)

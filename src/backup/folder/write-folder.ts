@@ -360,6 +360,7 @@ async function retire(folder: string, part: string): Promise<void> {
 /** Renames the parts of projects that have been renamed. */
 async function followRenames(folder: string, projects: readonly ProjectRow[]): Promise<void> {
   for (const name of await savedProjects(folder)) {
+    // A part that is damaged is written anew.
     const saved = await savedProjectIn(folder, name).catch(() => null);
     const row = projects.find(({ placement }) => saved?.kind === 'physical' && placement.server === saved.server_id);
     // Another project may have the name now: its part is written anew.

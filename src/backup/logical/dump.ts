@@ -12,7 +12,7 @@ import { withServer } from '../../tenancy/postgres-server.js';
 import { distributedTables } from '../distributed-tables.js';
 import type { BackupServices } from '../backup-services.js';
 import { dumpAccessMember, dumpMember, dumpListMember, type LogicalProject } from '../manifest.js';
-import type { Saving } from '../save-project.js';
+import type { Saving } from '../tar.js';
 import { accessOf } from './access.js';
 import { type ClientPrograms, libpqEnvironment, run, stream } from './client-programs.js';
 import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';

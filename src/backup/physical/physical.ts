@@ -12,7 +12,7 @@ import { withServer } from '../../tenancy/postgres-server.js';
 import type { BackupSource } from '../backup-source.js';
 import type { BackupServices, ProjectContents } from '../backup-services.js';
 import { dataMember, type PhysicalProject } from '../manifest.js';
-import type { Saving } from '../save-project.js';
+import type { Saving } from '../tar.js';
 import { copyRunning, damagedPages } from './copy-running.js';
 import { type Content, contentOf, belongsInBackup } from './data-files.js';
 import { DamagedPages } from './page-checksums.js';
