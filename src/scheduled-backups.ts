@@ -48,7 +48,7 @@ export function startScheduledBackups(
     else log.error({ ...fields, left_out: leftOut }, 'backup made, but projects could not be saved');
   };
   const ends = [
-    runPeriodically(CHECK_EVERY_MS, 'back_up', () => (running = save()), log),
+    runPeriodically(CHECK_EVERY_MS, 'back_up', () => (running = save()), log, { isFirstNow: true }),
     runPeriodically(
       CHECK_EVERY_MS,
       'copy_archives',

@@ -81,12 +81,13 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
       database: 'project',
       folder: expect.stringMatching(/^[0-9a-f]{12}$/) as string,
       archive: 'off',
+      saved_at: null,
     };
     expect(await json('project', 'list')).toContainEqual({ ...created, ...place });
     expect(await json('project', 'deactivate', name)).toEqual({ ...created, status: 'inactive' });
     expect((await lines('project', 'list')).join('\n')).toMatch(
       new RegExp(
-        `^${name} +inactive +\\d+\\.\\d MB +default +off +\\d{4}-\\S+ +default +project in postgres/projects/[0-9a-f]{12}$`,
+        `^${name} +inactive +\\d+\\.\\d MB +default +off +- +\\d{4}-\\S+ +default +project in postgres/projects/[0-9a-f]{12}$`,
         'm',
       ),
     );
@@ -326,7 +327,7 @@ describe('in a folder without a database', () => {
 
 describe('cdp restore', () => {
   it('says if there is no such file', async () => {
-    expect(await run('restore', 'none.cdp')).toMatchObject({ code: 2, stderr: 'cdp: There is no file none.cdp\n' });
+    expect(await run('restore', 'none.cdp')).toMatchObject({ code: 2, stderr: 'cdp: There is no file or folder none.cdp\n' });
   });
 });
 

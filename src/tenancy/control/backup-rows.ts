@@ -10,7 +10,7 @@ export interface BackupRow {
   readonly startedAt: Date;
   /** null: it runs, or was killed. */
   readonly endedAt: Date | null;
-  /** Why the last run failed; null: it did not. */
+  /** Why the last run that has ended failed; null: it did not. */
   readonly error: string | null;
   /** The start of the last run that succeeded: what was committed before is in the backup. */
   readonly succeededAt: Date | null;
@@ -43,7 +43,7 @@ export class BackupRows {
   async start(folder: string): Promise<void> {
     await this.pool.query(
       sql`INSERT INTO cdp.backups (folder, started_at) VALUES (${folder}, now())
-          ON CONFLICT (folder) DO UPDATE SET started_at = now(), ended_at = NULL, error = NULL`,
+          ON CONFLICT (folder) DO UPDATE SET started_at = now(), ended_at = NULL`,
     );
   }
 

@@ -9,7 +9,7 @@ CREATE TABLE cdp.backups (
   -- The last run. It has not ended, or was killed, while ended_at is NULL.
   started_at timestamptz NOT NULL,
   ended_at timestamptz,
-  -- Why it failed; NULL: it did not.
+  -- Why the last run that has ended failed; NULL: it did not.
   error text,
   -- The last run that succeeded.
   succeeded_at timestamptz,
