@@ -70,8 +70,7 @@ export function backupCommand(): Command {
       ).choices(['physical', 'logical']),
     )
     .addOption(new Option('--jobs <N>', 'Save this many projects at once').default(1).argParser(parseJobs));
-  // Both have some of the same options.
-  command.enablePositionalOptions().addCommand(verifyCommand());
+  command.addCommand(verifyCommand());
   return operatorOptions(command).action((target: string | undefined) => {
     const config = readConfig(command);
     const { to, new: isNew = false, project = null, format = null, jobs } = command.opts<BackupFlags>();

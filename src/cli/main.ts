@@ -20,6 +20,8 @@ export async function main(argv: readonly string[]): Promise<void> {
     .description('CDP Data Engine: tables, records and SQL over HTTP, one isolated Postgres per project')
     .version(VERSION)
     .exitOverride()
+    // `cdp backup` and `cdp backup verify` have some of the same options.
+    .enablePositionalOptions()
     .configureOutput({
       outputError: (text, write) => write(inRed(text.replace(/^error: /, 'cdp: '))),
       writeOut: (help) => process.stdout.write(help.replace(/^(Usage: |  )cdp /gm, `$1${PROGRAM} `)),

@@ -51,7 +51,7 @@ describe('a service with backup-to', () => {
     await eventually('the metrics say so', async () => {
       const metrics = await (await fetch(`${service.url}/metrics`)).text();
       const [, age] = /^cdp_backup_age_seconds (\S+)$/m.exec(metrics) ?? [];
-      return metrics.includes('cdp_backup_failed 0') && Number(age) < 600;
+      return /^cdp_backup_failed 0$/m.test(metrics) && Number(age) < 600;
     });
     const listed = await cdp('project', 'list', '--json', '--data-dir', dataDir);
     expect((JSON.parse(listed.stdout) as { saved_at: string | null }[])[0]?.saved_at).toMatch(/^\d{4}-/);
@@ -67,7 +67,7 @@ describe('a service with backup-to', () => {
     const missing = join(folder, 'not-mounted', 'backup');
     const service = await startServe(['--data-dir', other, '--backup-to', missing, '--backup-at', '* * * * * *']);
     await eventually('the metric says so', async () =>
-      (await (await fetch(`${service.url}/metrics`)).text()).includes('cdp_backup_failed 1'),
+      /^cdp_backup_failed 1$/m.test(await (await fetch(`${service.url}/metrics`)).text()),
     );
     expect(await (await fetch(`${service.url}/readyz`)).json()).toMatchObject({
       message: 'degraded',
