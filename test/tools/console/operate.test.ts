@@ -238,6 +238,8 @@ describe('with an admin token', () => {
     const memory = page.getByRole('img', { name: /^Memory: \d/ });
     await memory.waitFor();
     await page.getByRole('img', { name: /^Requests: \d/ }).waitFor();
+    const conditions = await page.getByLabel('Conditions').innerText();
+    expect(conditions).toMatch(/Last backup\s+not scheduled\s+Projects that do not start\s+0/);
     // They are still there after another screen.
     await go('Servers');
     await page.route('**/metrics', () => {});
