@@ -49,12 +49,7 @@ export function startScheduledBackups(
   };
   const ends = [
     runPeriodically(CHECK_EVERY_MS, 'back_up', () => (running = save()), log),
-    runPeriodically(
-      CHECK_EVERY_MS,
-      'copy_archives',
-      () => copyArchives(services, { folder, archiveDays, signal }),
-      log,
-    ),
+    runPeriodically(CHECK_EVERY_MS, 'copy_archives', () => copyArchives(services, { folder, signal }), log),
   ];
   return async () => {
     for (const end of ends) end();
@@ -97,10 +92,10 @@ export async function runCommand(
     });
   }
   let reason: string | null = null;
-  let ending: Promise<void> | null = null;
+  const endings: Promise<void>[] = [];
   const end = (why: string) => {
     reason ??= why;
-    ending ??= endGroup(child);
+    if (endings.length === 0) endings.push(endGroup(child));
   };
   const stopped = () => end('the service was stopped');
   signal.addEventListener('abort', stopped);
@@ -120,7 +115,7 @@ export async function runCommand(
   } finally {
     clearInterval(watch);
     signal.removeEventListener('abort', stopped);
-    await ending;
+    await Promise.all(endings);
   }
 }
 

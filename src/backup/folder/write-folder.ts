@@ -48,7 +48,7 @@ import {
   savedProjectIn,
   savedProjects,
 } from './backup-folder.js';
-import { claimFolder, readEpoch, requireCurrent, type Epoch } from './epoch.js';
+import { claimFolder, readEpoch, requireClaimed, requireCurrent, type Epoch } from './epoch.js';
 
 export interface FolderBackupOptions {
   /** Absolute. Its parent must exist. */
@@ -87,8 +87,9 @@ export async function backupToFolder(
     const isKnown = before !== null && before.succeededAt !== null && !options.isNew;
     await backups.start(folder);
     try {
-      await claimFolder(folder, await ownEpoch(services), isKnown);
-      const { done, savedIds } = await writeFolder(services, options);
+      const own = await ownEpoch(services);
+      await claimFolder(folder, own, isKnown);
+      const { done, savedIds } = await writeFolder(services, options, { folder, own });
       await backups.noteSaved(folder, savedIds);
       await afterwards?.();
       const { left_out: leftOut } = done;
@@ -125,13 +126,22 @@ async function withBackupLock<T>({ control: { address } }: BackupServices, work:
   });
 }
 
+let copying: Promise<unknown> = Promise.resolve();
+
 /**
- * Copies the archived write-ahead log that the folder lacks, so that a restore loses little.
+ * Copies the archived write-ahead log that the folder lacks, so that a restore loses little. A backup and the service's
+ * own copying take turns: they would write the same files.
  * @throws RestoredElsewhere; the system's error
  */
-export async function copyArchives(
+export function copyArchives(...args: Parameters<typeof copyNewArchives>): Promise<void> {
+  const copied = copying.then(() => copyNewArchives(...args));
+  copying = copied.catch(() => {});
+  return copied;
+}
+
+async function copyNewArchives(
   services: Pick<BackupServices, 'control' | 'servers'>,
-  { folder, archiveDays, signal }: Pick<FolderBackupOptions, 'folder' | 'archiveDays' | 'signal'>,
+  { folder, signal }: Pick<FolderBackupOptions, 'folder' | 'signal'>,
 ): Promise<void> {
   const { files } = services.servers.defaultTenancy;
   // Nothing has been saved yet that a segment could continue.
@@ -142,7 +152,6 @@ export async function copyArchives(
   if (found.installation !== own.installation) return;
   const target = join(folder, ARCHIVE_FOLDER);
   for (const id of await namesIn(files.archives)) await copyNewSegments(files.archives, id, target, signal);
-  await removeOldSegments(target, archiveDays, (id) => files.has(id));
 }
 
 interface Written {
@@ -151,8 +160,14 @@ interface Written {
   readonly savedIds: readonly string[];
 }
 
-async function writeFolder(services: BackupServices, options: FolderBackupOptions): Promise<Written> {
-  const { folder, jobs, signal, progress } = options;
+/** The folder, and whose it has to be. */
+interface Target {
+  readonly folder: string;
+  readonly own: Epoch;
+}
+
+async function writeFolder(services: BackupServices, options: FolderBackupOptions, target: Target): Promise<Written> {
+  const { folder, jobs, archiveDays, signal, progress } = options;
   const { projects, servers } = services;
   await completeLastBackup(folder);
   const rows = (await projects.list()).filter(isReady);
@@ -168,7 +183,7 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
         const { files } = servers.tenancyOf(placement);
         const before = files === null ? null : await unchanged(folder, row, files);
         if (before === null) progress(`${name}: saving`);
-        const project = before ?? (await savePart(services, folder, row, save, signal));
+        const project = before ?? (await savePart(services, target, row, save, signal));
         progress(`${name}: ${before === null ? `${contentOf(project)}, ${project.bytes} bytes` : 'unchanged'}`);
         saved.push({ name, bytes: project.bytes, unchanged: before !== null });
         savedIds.push(id);
@@ -183,6 +198,9 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
   if (saved.length === 0 && leftOut.length > 0)
     throw new Error(`None of the projects could be saved: ${leftOut[0]?.reason}`);
   await copyArchives(services, options);
+  // Not while the service copies between backups: a tool may be reading the folder then.
+  const { files } = servers.defaultTenancy;
+  if (files !== null) await removeOldSegments(join(folder, ARCHIVE_FOLDER), archiveDays, (id) => files.has(id));
   // Some may have been renamed or deleted meanwhile.
   const current = (await projects.list()).filter(isReady);
   await followRenames(folder, current);
@@ -190,7 +208,7 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
   const skipped = leftOut.filter(({ name }) => known.has(name));
   // One that was created meanwhile is not in the backup.
   const inBackup = current.filter(({ id }) => rows.some((row) => row.id === id));
-  await saveControl(services, options, inBackup, skipped);
+  await saveControl(services, options, target, inBackup, skipped);
   const removed = (await savedProjects(folder)).filter((name) => !known.has(name));
   for (const name of removed) await retire(folder, projectPart(name));
   await flushFileSystem(folder);
@@ -212,12 +230,12 @@ async function unchanged(folder: string, { name, placement }: ProjectRow, files:
 
 async function savePart(
   services: BackupServices,
-  folder: string,
+  target: Target,
   row: ProjectRow,
   save: SaveProject,
   signal: AbortSignal,
 ): Promise<SavedProject> {
-  const saved = await replacePart(folder, projectPart(row.name), ({ path, add }) => {
+  const saved = await replacePart(target, projectPart(row.name), ({ path, add }) => {
     const read = ({ name }: Member) => createReadStream(join(path, name));
     return save(row, { add: (name, ...rest) => add(nameInPart(name), ...rest), read, signal });
   });
@@ -228,14 +246,15 @@ async function savePart(
 /** @param projects whose rows go with it for a restore of single projects */
 async function saveControl(
   services: BackupServices,
-  { folder, signal, progress }: FolderBackupOptions,
+  { signal, progress }: FolderBackupOptions,
+  target: Target,
   projects: readonly ProjectRow[],
   leftOut: Manifest['left_out'],
 ): Promise<void> {
   const { control, databaseSetup, servers } = services;
   const { files } = servers.defaultTenancy;
   const createdAt = new Date().toISOString();
-  await replacePart(folder, CONTROL_PART, async ({ add }) => {
+  await replacePart(target, CONTROL_PART, async ({ add }) => {
     const rows = [];
     for (const project of projects) rows.push(await controlRow(services, project));
     await add(CONTROL_MEMBER, [json({ projects: rows })]);
@@ -279,7 +298,7 @@ interface Draft {
 
 /** Writes a part, and puts it in the place of the earlier one. @param write returns its manifest */
 async function replacePart<T extends object>(
-  folder: string,
+  { folder, own }: Target,
   part: string,
   write: (draft: Draft) => Promise<T>,
 ): Promise<T> {
@@ -299,6 +318,7 @@ async function replacePart<T extends object>(
     await add(MANIFEST_MEMBER, [json(manifest)]);
     await add(SUMS_MEMBER, [formatSums(sums)]);
     await flushFileSystem(folder);
+    await requireClaimed(folder, own).catch(failWriting);
     await retire(folder, part);
     await rename(path, join(folder, part));
     return manifest;
