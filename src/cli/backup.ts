@@ -58,6 +58,8 @@ function parseJobs(text: string): number {
 
 export function backupCommand(): Command {
   const command = new Command('backup')
+    // Options behind the name of a command below it are of that command.
+    .enablePositionalOptions()
     .description('Save projects with their tables, rows, code and tokens to one file, or everything into a folder')
     .argument('[FILE]', 'File to create; - for stdout')
     .option('--to <DIR>', 'Save everything into this folder, which has one copy: only what has changed is written')

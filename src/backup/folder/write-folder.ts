@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { EngineError, messageOf } from '../../contract/errors.js';
 import { isReady } from '../../contract/projects.js';
 import { contentOf, type FolderBackupDone } from '../../contract/wire/admin-socket.js';
-import { exists, flushFileSystem, hasCode, namesIn, withPrivateFolder } from '../../files.js';
+import { exists, flushFileSystem, hasCode, isOnReadOnlyDisk, namesIn, withPrivateFolder } from '../../files.js';
 import { sql } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { ADVISORY_LOCKS, LockHeld, takeAdvisoryLock } from '../../tenancy/locks.js';
@@ -102,12 +102,19 @@ export async function backupToFolder(
       return done;
     } catch (error) {
       const cause = error instanceof WriteFailed ? error.cause : error;
-      const explained = hasCode(cause, 'ENOSPC', 'EDQUOT') ? new Error(`${folder} has no room`, { cause }) : cause;
+      const explained = await explain(folder, cause);
       // The first failure tells more than that of the note.
       await backups.fail(folder, messageOf(explained)).catch(() => {});
       throw explained;
     }
   });
+}
+
+async function explain(folder: string, cause: unknown): Promise<unknown> {
+  if (hasCode(cause, 'ENOSPC', 'EDQUOT')) return new Error(`${folder} has no room`, { cause });
+  // Node calls it ENOENT if a folder cannot be made.
+  if (await isOnReadOnlyDisk(folder).catch(() => false)) return new Error(`${folder} can only be read`, { cause });
+  return cause;
 }
 
 export const ownEpoch = async ({ control }: Pick<BackupServices, 'control'>): Promise<Epoch> => ({
