@@ -58,7 +58,6 @@ function parseJobs(text: string): number {
 
 export function backupCommand(): Command {
   const command = new Command('backup')
-    // Options behind the name of a command below it are of that command.
     .enablePositionalOptions()
     .description('Save projects with their tables, rows, code and tokens to one file, or everything into a folder')
     .argument('[FILE]', 'File to create; - for stdout')

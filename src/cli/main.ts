@@ -17,6 +17,8 @@ const HELP_HINT = '(add --help for the options)';
 export async function main(argv: readonly string[]): Promise<void> {
   handleOutputErrors();
   const program = new Command('cdp')
+    // Options behind the name of a command are of that command: `cdp backup verify` shares some with `cdp backup`.
+    .enablePositionalOptions()
     .description('CDP Data Engine: tables, records and SQL over HTTP, one isolated Postgres per project')
     .version(VERSION)
     .exitOverride()

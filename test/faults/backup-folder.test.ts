@@ -398,16 +398,19 @@ describe('a folder', () => {
   });
 
   it('of which one project is damaged restores the others', async () => {
-    const manifest = join(folder, 'projects/a/manifest.json');
+    // What is restored takes the folder over.
+    const copy = newTarget();
+    await cp(folder, copy, { recursive: true, preserveTimestamps: true });
+    const manifest = join(copy, 'projects/a/manifest.json');
     await flip(manifest, 20);
-    const { manifest: read } = await BackupFolder.open(folder);
+    const { manifest: read } = await BackupFolder.open(copy);
     expect(read.projects.map(({ name }) => name).toSorted()).toEqual(['b', 'default']);
     const dataDir = await newDataDir();
-    const { code, stdout, stderr } = await runProgram(['restore', '--from', folder, '--data-dir', dataDir]);
+    const { code, stdout, stderr } = await runProgram(['restore', '--from', copy, '--data-dir', dataDir]);
     expect([code, stderr]).toEqual([1, expect.stringContaining('Not restored: a')]);
     expect(stdout.trimEnd().split('\n').toSorted()).toEqual(['Project b restored', 'Project default restored']);
     await flip(manifest, 20);
-    const again = ['restore', '--from', folder, '--project', 'a', '--as', 'a-again', '--data-dir', dataDir];
+    const again = ['restore', '--from', copy, '--project', 'a', '--as', 'a-again', '--data-dir', dataDir];
     const one = await runProgram(again);
     expect([one.code, one.stdout]).toEqual([0, 'Project a-again restored\n']);
   });
