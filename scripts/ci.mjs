@@ -142,6 +142,7 @@ const BROWSERS = ['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHR
 const TOOLS = [
   { name: 'chromium', isThere: () => BROWSERS.some(existsSync) },
   { name: 'haproxy', isThere: () => existsSync('/usr/sbin/haproxy') },
+  { name: 'restic', isThere: () => existsSync('/usr/bin/restic') },
   // The shells that `cdp completion` knows, beside bash.
   ...['python3', 'zsh', 'fish'].map((name) => ({
     name,

@@ -1,5 +1,5 @@
 /** The backups that the service makes by itself: of everything at the scheduled times, and of archived WAL all the time. */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BackupPlan } from './engine/backup-plan.js';
 import type { Log } from './log.js';
@@ -49,12 +49,7 @@ export function startScheduledBackups(
   };
   const ends = [
     runPeriodically(CHECK_EVERY_MS, 'back_up', () => (running = save()), log, { isFirstNow: true }),
-    runPeriodically(
-      CHECK_EVERY_MS,
-      'copy_archives',
-      () => copyArchives(services, { folder, archiveDays, signal }),
-      log,
-    ),
+    runPeriodically(CHECK_EVERY_MS, 'copy_archives', () => copyArchives(services, { folder, signal }), log),
   ];
   return async () => {
     for (const end of ends) end();
@@ -78,7 +73,12 @@ const WITHOUT_SECRETS = 'unset DATABASE_URL CDP_SECRET CDP_SECRET_PREVIOUS';
  * is due.
  * @throws Error with the end of its output, unless it exits with 0
  */
-async function runCommand(command: string, { folder, next }: BackupPlan, signal: AbortSignal): Promise<void> {
+export async function runCommand(
+  command: string,
+  { folder, next }: Pick<BackupPlan, 'folder' | 'next'>,
+  signal: AbortSignal,
+): Promise<void> {
+  signal.throwIfAborted();
   const child = spawn('/bin/sh', ['-c', `${WITHOUT_SECRETS}\n${command} "$@"`, 'sh', folder], {
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -90,13 +90,10 @@ async function runCommand(command: string, { folder, next }: BackupPlan, signal:
     });
   }
   let reason: string | null = null;
+  const endings: Promise<void>[] = [];
   const end = (why: string) => {
     reason ??= why;
-    for (const [kill, ms] of [
-      ['SIGTERM', 0],
-      ['SIGKILL', GRACE_MS],
-    ] as const)
-      void sleep(ms, undefined, { ref: false }).then(() => endGroup(child.pid, kill));
+    if (endings.length === 0) endings.push(endGroup(child));
   };
   const stopped = () => end('the service was stopped');
   signal.addEventListener('abort', stopped);
@@ -108,20 +105,34 @@ async function runCommand(command: string, { folder, next }: BackupPlan, signal:
       child.on('error', (error) => resolve(error.message));
       child.on('close', (code, ended) => resolve(code === 0 ? null : `it ended with ${ended ?? `exit code ${code}`}`));
     });
-    if (failure === null) return;
+    // One that was ended may still say that all is well.
+    if (failure === null && reason === null) return;
     throw new Error(
       `The backup is made, but backup-command failed: ${reason ?? failure}${output === '' ? '' : `\n${output.trim()}`}`,
     );
   } finally {
     clearInterval(watch);
     signal.removeEventListener('abort', stopped);
+    await Promise.all(endings);
   }
 }
 
-function endGroup(pid: number | undefined, signal: NodeJS.Signals): void {
+/** Ends a command with its children, also those that ignore the request to end. */
+async function endGroup({ pid, stdout, stderr }: ChildProcess): Promise<void> {
+  if (pid === undefined) return;
+  signalGroup(pid, 'SIGTERM');
+  for (const start = performance.now(); performance.now() - start < GRACE_MS && signalGroup(pid, 0);) await sleep(50);
+  signalGroup(pid, 'SIGKILL');
+  // A child that has left the group may keep the output open.
+  stdout?.destroy();
+  stderr?.destroy();
+}
+
+/** @returns whether there is one */
+function signalGroup(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
-    if (pid !== undefined) process.kill(-pid, signal);
+    return process.kill(-pid, signal);
   } catch {
-    // It has ended.
+    return false;
   }
 }

@@ -17,11 +17,11 @@ const HELP_HINT = '(add --help for the options)';
 export async function main(argv: readonly string[]): Promise<void> {
   handleOutputErrors();
   const program = new Command('cdp')
+    // Options behind the name of a command are of that command: `cdp backup verify` shares some with `cdp backup`.
+    .enablePositionalOptions()
     .description('CDP Data Engine: tables, records and SQL over HTTP, one isolated Postgres per project')
     .version(VERSION)
     .exitOverride()
-    // `cdp backup` and `cdp backup verify` have some of the same options.
-    .enablePositionalOptions()
     .configureOutput({
       outputError: (text, write) => write(inRed(text.replace(/^error: /, 'cdp: '))),
       writeOut: (help) => process.stdout.write(help.replace(/^(Usage: |  )cdp /gm, `$1${PROGRAM} `)),

@@ -279,7 +279,7 @@ describe('belongs to one installation', () => {
     await writeFile(join(target, 'epoch'), JSON.stringify({ installation: control.instanceId, epoch: 2 }));
     const message = `This installation was restored from ${target}`;
     await expect(save(target)).rejects.toThrow(message);
-    const archives = copyArchives(services(), { folder: target, archiveDays: 14, signal });
+    const archives = copyArchives(services(), { folder: target, signal });
     await expect(archives).rejects.toThrow(message);
   });
 
@@ -303,7 +303,7 @@ describe('restores a project', () => {
     await project.rows('INSERT INTO kept (n) SELECT 0 FROM generate_series(1, 50000)');
     const archive = join(target, 'archive', await serverOf(project.name));
     const copied = async () => {
-      await copyArchives(services(), { folder: target, archiveDays: 14, signal });
+      await copyArchives(services(), { folder: target, signal });
       return readdirSync(archive, { withFileTypes: true }).length;
     };
     await expect.poll(copied, { timeout: 60_000 }).toBeGreaterThan(3);

@@ -100,6 +100,38 @@ export class Part {
   }
 }
 
+interface ProjectPart {
+  readonly part: Part;
+  readonly saved: SavedProject;
+}
+
+/**
+ * The part of a project. A backup that was killed may have given it the name that the project has now, or its place to
+ * another that has the name now.
+ * @throws BadBackup
+ */
+async function partOfProject(folder: string, name: string, serverId: string | null): Promise<ProjectPart | null> {
+  const open = async (part: Part): Promise<ProjectPart> => ({
+    part,
+    saved: parseSavedProject(await part.content(MANIFEST_MEMBER)),
+  });
+  const isIt = ({ saved }: ProjectPart) => saved.kind !== 'physical' || saved.server_id === serverId;
+  const own = await Part.open(folder, projectPart(name));
+  const found = own === null ? null : await open(own);
+  if (found !== null && isIt(found)) return found;
+  if (serverId === null) return null;
+  for (const place of [folder, join(folder, OLD_PARTS)]) {
+    for (const other of await namesIn(join(place, 'projects'))) {
+      // One that is damaged is not of interest, unless it has the project's name.
+      const candidate = await Part.open(place, projectPart(other))
+        .then((part) => part && open(part))
+        .catch(() => null);
+      if (candidate !== null && candidate.saved.kind === 'physical' && isIt(candidate)) return candidate;
+    }
+  }
+  return null;
+}
+
 /** The manifest of a project's part; null: there is none. @throws BadBackup */
 export async function savedProjectIn(folder: string, name: string): Promise<SavedProject | null> {
   const part = await Part.open(folder, projectPart(name));
@@ -113,11 +145,15 @@ export class BackupFolder implements BackupSource {
     readonly manifest: Manifest,
     readonly control: Control,
     readonly controlPart: Part,
-    private readonly parts: ReadonlyMap<string, Part>,
+    private readonly found: {
+      readonly parts: ReadonlyMap<string, Part>;
+      /** Why the parts of other projects cannot be read. */
+      readonly damaged: ReadonlyMap<string, string>;
+    },
     private readonly archives: ReadonlySet<string>,
   ) {}
 
-  /** Reads the manifests. @throws Error that names the folder */
+  /** Reads the manifests. Projects with a damaged one are left out. @throws Error that names the folder */
   static async open(path: string): Promise<BackupFolder> {
     try {
       const controlPart = await Part.open(path, CONTROL_PART);
@@ -126,21 +162,24 @@ export class BackupFolder implements BackupSource {
       const folderManifest = parseFolderManifest(await controlPart.content(MANIFEST_MEMBER));
       const control = parseControl(await controlPart.content(CONTROL_MEMBER));
       const parts = new Map<string, Part>();
+      const damaged = new Map<string, string>();
       const projects: SavedProject[] = [];
       for (const { name, server_id: serverId } of control.projects) {
-        const part = await Part.open(path, projectPart(name));
-        if (part === null) continue;
-        const saved = parseSavedProject(await part.content(MANIFEST_MEMBER));
-        // Two projects have exchanged their names, and the backup was killed.
-        if (saved.kind === 'physical' && saved.server_id !== serverId) continue;
-        parts.set(name, part);
-        projects.push({ ...saved, name });
+        // The others can be restored.
+        const found = await partOfProject(path, name, serverId ?? null).catch((error: unknown) => {
+          if (!(error instanceof BadBackup)) throw error;
+          damaged.set(name, error.message);
+          return null;
+        });
+        if (found === null) continue;
+        parts.set(name, found.part);
+        projects.push({ ...found.saved, name });
       }
       const { program_version, schema_version, created_at, left_out } = folderManifest;
       const frame = { program_version, schema_version, created_at, left_out };
       const manifest: Manifest = { format: 'cdp-backup', format_version: FORMAT_VERSION, ...frame, projects };
       const archives = new Set(await namesIn(join(path, ARCHIVE_FOLDER)));
-      return new BackupFolder(path, folderManifest, manifest, control, controlPart, parts, archives);
+      return new BackupFolder(path, folderManifest, manifest, control, controlPart, { parts, damaged }, archives);
     } catch (error) {
       throw error instanceof BadBackup ? new Error(`${path} cannot be restored. ${error.message}`) : error;
     }
@@ -195,7 +234,7 @@ export class BackupFolder implements BackupSource {
   async *faults(signal: AbortSignal): AsyncGenerator<string> {
     const parts: [string, Part][] = [
       [CONTROL_PART, this.controlPart],
-      ...Array.from(this.parts, ([name, part]): [string, Part] => [projectPart(name), part]),
+      ...Array.from(this.found.parts, ([name, part]): [string, Part] => [projectPart(name), part]),
     ];
     for (const [place, part] of parts) {
       for (const name of part.sums.keys()) {
@@ -206,7 +245,8 @@ export class BackupFolder implements BackupSource {
       for (const name of await part.strangers()) yield `${place}: ${name} is not of the backup`;
     }
     for (const { name } of this.control.projects)
-      if (!this.parts.has(name)) yield `${projectPart(name)}: the project is not in the backup`;
+      if (!this.found.parts.has(name))
+        yield `${projectPart(name)}: ${this.found.damaged.get(name) ?? 'the project is not in the backup'}`;
     yield* this.faultsOfArchives();
   }
 
@@ -225,7 +265,7 @@ export class BackupFolder implements BackupSource {
   /** The part of a member, and its name in it. The data directory of `shop` is `projects/shop/data/`, its dump `projects/shop.dump`. */
   private find(member: string): [Part | undefined, string] {
     const [, name = '', rest = ''] = /^projects\/([^/.]+)[/.](.*)$/.exec(member) ?? [];
-    return [this.parts.get(name), rest];
+    return [this.found.parts.get(name), rest];
   }
 }
 

@@ -72,10 +72,25 @@ export async function claimFolder(folder: string, own: Epoch, isKnown: boolean):
     await makeEmpty(folder);
     return writeEpoch(folder, own);
   }
-  if (found.installation !== own.installation)
-    throw new Error(`${folder} has the backup of another installation. Choose another folder`);
+  requireSame(folder, own, found);
   requireCurrent(folder, own, found);
   if (found.epoch < own.epoch) await writeEpoch(folder, own);
+}
+
+/**
+ * Asked again before each change: the folder may have been unmounted, or have gone to another, since it was claimed.
+ * @throws Error that says what has become of it, RestoredElsewhere; the system's error
+ */
+export async function requireClaimed(folder: string, own: Epoch): Promise<void> {
+  const found = await readEpoch(folder);
+  if (found === null) throw new Error(`${folder} has lost its backups during this one: is its disk mounted?`);
+  requireSame(folder, own, found);
+  requireCurrent(folder, own, found);
+}
+
+function requireSame(folder: string, own: Epoch, found: Epoch): void {
+  if (found.installation !== own.installation)
+    throw new Error(`${folder} has the backup of another installation. Choose another folder`);
 }
 
 async function makeEmpty(folder: string): Promise<void> {

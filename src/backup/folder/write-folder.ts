@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { EngineError, messageOf } from '../../contract/errors.js';
 import { isReady } from '../../contract/projects.js';
 import { contentOf, type FolderBackupDone } from '../../contract/wire/admin-socket.js';
-import { exists, flushFileSystem, hasCode, namesIn, withPrivateFolder } from '../../files.js';
+import { exists, flushFileSystem, hasCode, isOnReadOnlyDisk, namesIn, withPrivateFolder } from '../../files.js';
 import { sql } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { ADVISORY_LOCKS, LockHeld, takeAdvisoryLock } from '../../tenancy/locks.js';
@@ -48,7 +48,7 @@ import {
   savedProjectIn,
   savedProjects,
 } from './backup-folder.js';
-import { claimFolder, readEpoch, requireCurrent, type Epoch } from './epoch.js';
+import { claimFolder, readEpoch, requireClaimed, requireCurrent, type Epoch } from './epoch.js';
 
 export interface FolderBackupOptions {
   /** Absolute. Its parent must exist. */
@@ -87,8 +87,9 @@ export async function backupToFolder(
     const isKnown = before !== null && before.succeededAt !== null && !options.isNew;
     await backups.start(folder);
     try {
-      await claimFolder(folder, await ownEpoch(services), isKnown);
-      const { done, savedIds } = await writeFolder(services, options);
+      const own = await ownEpoch(services);
+      await claimFolder(folder, own, isKnown);
+      const { done, savedIds } = await writeFolder(services, options, { folder, own });
       await backups.noteSaved(folder, savedIds);
       await afterwards?.();
       const { left_out: leftOut } = done;
@@ -101,12 +102,19 @@ export async function backupToFolder(
       return done;
     } catch (error) {
       const cause = error instanceof WriteFailed ? error.cause : error;
-      const explained = hasCode(cause, 'ENOSPC', 'EDQUOT') ? new Error(`${folder} has no room`, { cause }) : cause;
+      const explained = await explain(folder, cause);
       // The first failure tells more than that of the note.
       await backups.fail(folder, messageOf(explained)).catch(() => {});
       throw explained;
     }
   });
+}
+
+async function explain(folder: string, cause: unknown): Promise<unknown> {
+  if (hasCode(cause, 'ENOSPC', 'EDQUOT')) return new Error(`${folder} has no room`, { cause });
+  // Node calls it ENOENT if a folder cannot be made.
+  if (await isOnReadOnlyDisk(folder).catch(() => false)) return new Error(`${folder} can only be read`, { cause });
+  return cause;
 }
 
 export const ownEpoch = async ({ control }: Pick<BackupServices, 'control'>): Promise<Epoch> => ({
@@ -125,12 +133,13 @@ async function withBackupLock<T>({ control: { address } }: BackupServices, work:
   });
 }
 
-type ArchiveOptions = Pick<FolderBackupOptions, 'folder' | 'archiveDays' | 'signal'>;
+type ArchiveOptions = Pick<FolderBackupOptions, 'folder' | 'signal'>;
 
 let lastCopy: Promise<unknown> = Promise.resolve();
 
 /**
- * Copies the archived write-ahead log that the folder lacks, so that a restore loses little. Calls take turns.
+ * Copies the archived write-ahead log that the folder lacks, so that a restore loses little. Calls take turns: they would
+ * write the same files.
  * @throws RestoredElsewhere; the system's error
  */
 export function copyArchives(
@@ -145,7 +154,7 @@ export function copyArchives(
 
 async function copyArchivesNow(
   services: Pick<BackupServices, 'control' | 'servers'>,
-  { folder, archiveDays, signal }: ArchiveOptions,
+  { folder, signal }: ArchiveOptions,
 ): Promise<void> {
   const { files } = services.servers.defaultTenancy;
   // Nothing has been saved yet that a segment could continue.
@@ -156,7 +165,6 @@ async function copyArchivesNow(
   if (found.installation !== own.installation) return;
   const target = join(folder, ARCHIVE_FOLDER);
   for (const id of await namesIn(files.archives)) await copyNewSegments(files.archives, id, target, signal);
-  await removeOldSegments(target, archiveDays, (id) => files.has(id));
 }
 
 interface Written {
@@ -165,8 +173,14 @@ interface Written {
   readonly savedIds: readonly string[];
 }
 
-async function writeFolder(services: BackupServices, options: FolderBackupOptions): Promise<Written> {
-  const { folder, jobs, signal, progress } = options;
+/** The folder, and whose it has to be. */
+interface Target {
+  readonly folder: string;
+  readonly own: Epoch;
+}
+
+async function writeFolder(services: BackupServices, options: FolderBackupOptions, target: Target): Promise<Written> {
+  const { folder, jobs, archiveDays, signal, progress } = options;
   const { projects, servers } = services;
   await completeLastBackup(folder);
   const rows = (await projects.list()).filter(isReady);
@@ -182,7 +196,7 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
         const { files } = servers.tenancyOf(placement);
         const before = files === null ? null : await unchanged(folder, row, files);
         if (before === null) progress(`${name}: saving`);
-        const project = before ?? (await savePart(services, folder, row, save, signal));
+        const project = before ?? (await savePart(services, target, row, save, signal));
         progress(`${name}: ${before === null ? `${contentOf(project)}, ${project.bytes} bytes` : 'unchanged'}`);
         saved.push({ name, bytes: project.bytes, unchanged: before !== null });
         savedIds.push(id);
@@ -197,6 +211,9 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
   if (saved.length === 0 && leftOut.length > 0)
     throw new Error(`None of the projects could be saved: ${leftOut[0]?.reason}`);
   await copyArchives(services, options);
+  // Not while the service copies between backups: a tool may be reading the folder then.
+  const { files } = servers.defaultTenancy;
+  if (files !== null) await removeOldSegments(join(folder, ARCHIVE_FOLDER), archiveDays, (id) => files.has(id));
   // Some may have been renamed or deleted meanwhile.
   const current = (await projects.list()).filter(isReady);
   await followRenames(folder, current);
@@ -204,7 +221,7 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
   const skipped = leftOut.filter(({ name }) => known.has(name));
   // One that was created meanwhile is not in the backup.
   const inBackup = current.filter(({ id }) => rows.some((row) => row.id === id));
-  await saveControl(services, options, inBackup, skipped);
+  await saveControl(services, options, target, inBackup, skipped);
   const removed = (await savedProjects(folder)).filter((name) => !known.has(name));
   for (const name of removed) await retire(folder, projectPart(name));
   await flushFileSystem(folder);
@@ -226,12 +243,12 @@ async function unchanged(folder: string, { name, placement }: ProjectRow, files:
 
 async function savePart(
   services: BackupServices,
-  folder: string,
+  target: Target,
   row: ProjectRow,
   save: SaveProject,
   signal: AbortSignal,
 ): Promise<SavedProject> {
-  const saved = await replacePart(folder, projectPart(row.name), ({ path, add }) => {
+  const saved = await replacePart(target, projectPart(row.name), ({ path, add }) => {
     const read = ({ name }: Member) => createReadStream(join(path, name));
     return save(row, { add: (name, ...rest) => add(nameInPart(name), ...rest), read, signal });
   });
@@ -242,14 +259,15 @@ async function savePart(
 /** @param projects whose rows go with it for a restore of single projects */
 async function saveControl(
   services: BackupServices,
-  { folder, signal, progress }: FolderBackupOptions,
+  { signal, progress }: FolderBackupOptions,
+  target: Target,
   projects: readonly ProjectRow[],
   leftOut: Manifest['left_out'],
 ): Promise<void> {
   const { control, databaseSetup, servers } = services;
   const { files } = servers.defaultTenancy;
   const createdAt = new Date().toISOString();
-  await replacePart(folder, CONTROL_PART, async ({ add }) => {
+  await replacePart(target, CONTROL_PART, async ({ add }) => {
     const rows = [];
     for (const project of projects) rows.push(await controlRow(services, project));
     await add(CONTROL_MEMBER, [json({ projects: rows })]);
@@ -293,7 +311,7 @@ interface Draft {
 
 /** Writes a part, and puts it in the place of the earlier one. @param write returns its manifest */
 async function replacePart<T extends object>(
-  folder: string,
+  { folder, own }: Target,
   part: string,
   write: (draft: Draft) => Promise<T>,
 ): Promise<T> {
@@ -317,6 +335,7 @@ async function replacePart<T extends object>(
     await add(MANIFEST_MEMBER, [json(manifest)]);
     await add(SUMS_MEMBER, [formatSums(sums)]);
     await flushFileSystem(folder);
+    await requireClaimed(folder, own).catch(failWriting);
     await retire(folder, part);
     await rename(path, join(folder, part));
     return manifest;
