@@ -46,7 +46,7 @@ const SERIES = [
   'test/codec/batch/differential.test.ts',
   'test/docs/{recipes,tutorial}.test.ts',
   'test/embedded/{crash,hostile-files,leftovers}.test.ts',
-  'test/faults/{cancel-storm,network,vanish}.test.ts',
+  'test/faults/{backup-folder,backup-killed,cancel-storm,network,vanish}.test.ts',
   'test/http/{edge/slows-no-one,sql/sql-leaves-nothing}.test.ts',
   'test/moves/{moves-lock-lost,moves-stream,stream}.test.ts',
   'test/process/{backup,places,traces}.test.ts',

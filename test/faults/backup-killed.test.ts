@@ -147,7 +147,7 @@ it('at each rename and removal: the folder is whole, can be restored, and the ne
     expect(await faults(), `before ${done.at(-1)}`).toEqual([]);
     if (i % 5 === 1) await expectRestorable();
   }
-});
+}, 1_200_000);
 
 it('at any moment, of the first backup too', async () => {
   await rm(target, { recursive: true });
