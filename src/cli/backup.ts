@@ -58,7 +58,6 @@ function parseJobs(text: string): number {
 
 export function backupCommand(): Command {
   const command = new Command('backup')
-    .enablePositionalOptions()
     .description('Save projects with their tables, rows, code and tokens to one file, or everything into a folder')
     .argument('[FILE]', 'File to create; - for stdout')
     .option('--to <DIR>', 'Save everything into this folder, which has one copy: only what has changed is written')

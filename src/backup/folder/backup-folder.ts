@@ -122,9 +122,9 @@ async function partOfProject(folder: string, name: string, serverId: string | nu
   if (serverId === null) return null;
   for (const place of [folder, join(folder, OLD_PARTS)]) {
     for (const other of await namesIn(join(place, 'projects'))) {
-      // One that is damaged is not of interest, unless it has the project's name.
       const candidate = await Part.open(place, projectPart(other))
         .then((part) => part && open(part))
+        // One that is damaged is not of interest, unless it has the project's name.
         .catch(() => null);
       if (candidate !== null && candidate.saved.kind === 'physical' && isIt(candidate)) return candidate;
     }
