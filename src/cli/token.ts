@@ -168,7 +168,7 @@ function limitsIn(options: LimitOptions): NewTokenLimits | null {
     rows_per_day: options.rowsPerDay,
   };
   const given = Object.entries(limits).filter(([, value]) => value !== undefined);
-  return given.length === 0 ? null : (Object.fromEntries(given) as NewTokenLimits);
+  return given.length === 0 ? null : (Object.fromEntries(given));
 }
 
 /** What narrows it: `, only into clicks, at most 100 requests a second`. */

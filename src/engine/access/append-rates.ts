@@ -25,7 +25,8 @@ interface Second {
 /** The share of an instance in a day. */
 interface Day {
   left: number;
-  /** The end of the day, in milliseconds since the epoch. */
+  readonly day: string;
+  /** Its end, as a time of `performance.now()`. */
   readonly end: number;
   /** As many and more are not left for anybody. */
   refusedFrom: number;
@@ -61,30 +62,29 @@ export class AppendRates {
 
   private async takeOfDay(key: string, id: string, what: What, n: number, limit: number): Promise<void> {
     let day = this.days.get(key);
-    if (day === undefined || Date.now() >= day.end || (day.left < n && n < day.refusedFrom)) {
+    if (day === undefined || performance.now() >= day.end || (day.left < n && n < day.refusedFrom)) {
       day = await this.takeShare(key, id, what, n, limit);
     }
     if (day.left < n) {
       day.refusedFrom = Math.min(day.refusedFrom, n);
-      throw tooMany(what, limit, 'day', Math.max(1, Math.ceil((day.end - Date.now()) / 1_000)));
+      throw tooMany(what, limit, 'day', Math.max(1, Math.ceil((day.end - performance.now()) / 1_000)));
     }
     day.left -= n;
   }
 
   /** A share of the day, or just what is needed if no whole share is left, or nothing. */
   private async takeShare(key: string, id: string, what: What, n: number, limit: number): Promise<Day> {
-    let taken = { taken: 0, end: 0 };
-    for (const wanted of new Set([Math.max(n, Math.ceil(limit * SHARE)), n])) {
-      taken = await this.control.tokens.takeOfDay(id, what, wanted, limit);
-      if (taken.taken > 0) break;
-    }
+    const share = Math.max(n, Math.ceil(limit * SHARE));
+    let answer = await this.control.tokens.takeOfDay(id, what, share, limit);
+    if (answer.taken === 0 && share > n) answer = await this.control.tokens.takeOfDay(id, what, n, limit);
+    const { taken, day, endsInMs } = answer;
     // Another request may have taken one meanwhile.
     const current = this.days.get(key);
-    const day =
-      current === undefined || current.end < taken.end ? { left: 0, end: taken.end, refusedFrom: Infinity } : current;
-    day.left += taken.taken;
-    this.days.set(key, day);
-    return day;
+    const known =
+      current?.day === day ? current : { left: 0, day, end: performance.now() + endsInMs, refusedFrom: Infinity };
+    known.left += taken;
+    this.days.set(key, known);
+    return known;
   }
 }
 

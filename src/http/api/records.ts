@@ -2,7 +2,6 @@
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/batch.js';
-import { Type } from '../../contract/schema.js';
 import { appendsTo, deletesFrom } from '../../db/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { appendsOnly } from '../../engine/access/append-keys.js';
@@ -43,8 +42,13 @@ export const INSERT_RECORDS: Operation = {
   ],
   success: {
     status: 201,
-    response: Type.Union([wire.BatchResponse, wire.AppendResponse]),
+    response: wire.BatchResponse,
     example: { success: true, inserted_rows: 2, message: '2 records inserted' },
+  },
+  otherSuccess: {
+    status: 202,
+    response: wire.AppendResponse,
+    example: { success: true, accepted_rows: 2, message: '2 records accepted' },
   },
   errors: [
     'empty_batch',
@@ -104,7 +108,7 @@ async function append(call: Call): Promise<RouteResponse> {
     key: keyFor(call, appendsTo(tableName, caller.id), queryText(query), bytes),
     count: (records) => engine.appendRates.count(caller, 'rows', records),
   });
-  return { body: response, rows: response.accepted_rows, replayed };
+  return { status: 202, body: response, rows: response.accepted_rows, replayed };
 }
 
 const DELETE_RECORDS: Operation = {

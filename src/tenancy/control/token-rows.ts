@@ -110,15 +110,15 @@ export class TokenRows {
 
   /**
    * Takes some of a token's limit for a day, if that much is left.
-   * @returns what was taken, all or nothing; the end of the day, in milliseconds since the epoch
+   * @returns what was taken, all or nothing; the day in UTC, and when it ends, in milliseconds from now
    */
   async takeOfDay(
     id: string,
     what: 'requests' | 'rows',
     wanted: number,
     limit: number,
-  ): Promise<{ taken: number; end: number }> {
-    const [taken, end] = await this.pool.row(
+  ): Promise<{ taken: number; day: string; endsInMs: number }> {
+    const [taken, day, endsInMs] = await this.pool.row(
       sql`WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day),
           taken AS (
             INSERT INTO cdp.token_use AS token (token_id, what, day, used)
@@ -127,9 +127,9 @@ export class TokenRows {
               used = excluded.used + CASE WHEN token.day = excluded.day THEN token.used ELSE 0 END
             WHERE excluded.used + CASE WHEN token.day = excluded.day THEN token.used ELSE 0 END <= ${limit}::int8
             RETURNING 1)
-          SELECT (SELECT count(*) FROM taken), floor(extract(epoch FROM (day + 1)::timestamp AT TIME ZONE 'UTC') * 1000) FROM today`,
+          SELECT (SELECT count(*) FROM taken), day, 1000 * extract(epoch FROM (day + 1) - now() AT TIME ZONE 'UTC') FROM today`,
     );
-    return { taken: taken === '1' ? wanted : 0, end: Number(end) };
+    return { taken: taken === '1' ? wanted : 0, day: day ?? '', endsInMs: Number(endsInMs) };
   }
 
   async touch(ids: readonly string[]): Promise<void> {

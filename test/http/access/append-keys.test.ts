@@ -64,7 +64,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it('inserts, and answers only how many records were accepted', async () => {
       const before = await count('clicks');
       const response = await append('clicks', [{ url: '/a, "b" [1]' }, { url: '\\', n: 1 }]);
-      expect(response.status).toBe(201);
+      expect(response.status).toBe(202);
       expect(response.body).toEqual({ success: true, accepted_rows: 2, message: '2 records accepted' });
       expect(await count('clicks')).toBe(before + 2);
     });
@@ -106,7 +106,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const created = await service.call('POST', path, { token: admin, body });
       expect(created.status).toBe(201);
       expect(created.body.details).toMatchObject({ limits: { tables: ['clicks'], origins: null } });
-      expect((await append('clicks', [{ url: '/c' }], { token: created.body.token as string })).status).toBe(201);
+      expect((await append('clicks', [{ url: '/c' }], { token: created.body.token as string })).status).toBe(202);
       const both = await project.tokenWith('data:append', 'data:write');
       expect((await append('clicks', [{ url: '/c' }], { token: both })).body.inserted_rows).toBe(1);
     });
@@ -189,7 +189,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
             const call = () => ({ query, headers: isKeyed ? { 'idempotency-key': randomUUID() } : {} });
             const before = await quarantined(table);
             const bad = await append(table, [refused], call());
-            expect(bad.status).toBe(201);
+            expect(bad.status).toBe(202);
             expect(await quarantined(table)).toEqual([...before, JSON.stringify(refused)]);
             const good = await append(table, [accepted], call());
             expect(seen(bad)).toEqual(seen(good));
@@ -214,7 +214,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const before = await count('clicks');
       for (const body of [[{ url: '/theirs' }], [{ url: '/mine' }]]) {
         const response = await append('clicks', body, { headers, token: await keyWith() });
-        expect(response.status).toBe(201);
+        expect(response.status).toBe(202);
         expect(response.headers.get('idempotency-replayed')).toBeNull();
       }
       expect(await count('clicks')).toBe(before + 2);
@@ -254,7 +254,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   describe('limits', () => {
     it('inserts only into its tables, whatever the body', async () => {
       const token = await keyWith({ tables: ['clicks'] });
-      expect((await append('clicks', [{ url: '/t' }], { token })).status).toBe(201);
+      expect((await append('clicks', [{ url: '/t' }], { token })).status).toBe(202);
       for (const table of ['people', 'Clicks', 'none']) {
         const { message } = expectFailure(await append(table, '{', { token }), 403, 'insufficient_scope');
         expect(message).toBe(`The token may not insert into "${table}", only into "clicks"`);
@@ -283,7 +283,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       }
 
       const good = await append('clicks', [{ url: '/page' }], { token, headers: { origin: SHOP } });
-      expect(good.status).toBe(201);
+      expect(good.status).toBe(202);
       expect(good.headers.get('access-control-allow-origin')).toBe(SHOP);
       expect(good.headers.get('access-control-expose-headers')).toContain('Retry-After');
       expect(good.headers.get('vary')).toBe('Origin');
@@ -298,7 +298,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
         expect(response.headers.get('access-control-allow-origin')).toBeNull();
       }
       expect(await count('clicks')).toBe(before);
-      expect((await append('clicks', [{ url: '/server' }], { token })).status).toBe(201);
+      expect((await append('clicks', [{ url: '/server' }], { token })).status).toBe(202);
     });
 
     it('forgets the origin of a revoked key', async () => {
@@ -312,7 +312,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
           headers: { origin, 'access-control-request-method': 'POST' },
         });
       await expect.poll(async () => (await preflight()).status).toBe(204);
-      expect((await append('clicks', [{ url: '/x' }], { token, headers: { origin } })).status).toBe(201);
+      expect((await append('clicks', [{ url: '/x' }], { token, headers: { origin } })).status).toBe(202);
       await service.engine.tokens.revoke(details.id, {}, BY_ITSELF);
       await expect.poll(async () => (await preflight()).status, { timeout: 10_000 }).toBe(405);
     });
@@ -321,9 +321,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const token = await keyWith({ requests_per_day: 3 });
       const second = await startTestServiceOn(service);
       try {
-        expect((await append('clicks', [{ url: '/1' }], { token })).status).toBe(201);
+        expect((await append('clicks', [{ url: '/1' }], { token })).status).toBe(202);
         const there = (body: unknown) => second.call('POST', '/api/cdp/data/clicks', { token, body });
-        expect((await there([{ url: '/2' }])).status).toBe(201);
+        expect((await there([{ url: '/2' }])).status).toBe(202);
         expect((await append('clicks', [{ urll: '/3' }], { token })).status).toBe(400);
         for (const response of [await append('clicks', [{ url: '/4' }], { token }), await there([{ url: '/4' }])]) {
           expect(expectFailure(response, 429, 'rate_limited').message).toBe('The token may send 3 requests a day');
@@ -343,9 +343,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
       });
       const rows = (n: number) => Array.from({ length: n }, (_, i) => ({ url: `/${i}`, n: i }));
       const before = await count('clicks');
-      expect((await append('clicks', rows(200), { token })).status).toBe(201);
+      expect((await append('clicks', rows(200), { token })).status).toBe(202);
       expectFailure(await append('clicks', rows(51), { token }), 429, 'rate_limited');
-      expect((await append('clicks', rows(50), { token })).status).toBe(201);
+      expect((await append('clicks', rows(50), { token })).status).toBe(202);
       expectFailure(await append('clicks', rows(1), { token }), 429, 'rate_limited');
       expect(await count('clicks')).toBe(before + 250);
       // Another instance, on the next day.
@@ -357,7 +357,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const second = await startTestServiceOn(service);
       try {
         const response = await second.call('POST', '/api/cdp/data/clicks', { token, body: rows(250) });
-        expect(response.status).toBe(201);
+        expect(response.status).toBe(202);
       } finally {
         await second.close();
       }
@@ -368,12 +368,12 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const send = () => append('clicks', [{ url: '/s' }], { token });
       const burst = async () => (await Promise.all(Array.from({ length: 20 }, send))).map(({ status }) => status);
       await expect.poll(burst).toContain(429);
-      await expect.poll(async () => (await send()).status, { interval: 1_000, timeout: 30_000 }).toBe(201);
+      await expect.poll(async () => (await send()).status, { interval: 1_000, timeout: 30_000 }).toBe(202);
 
       // More than a second's worth is stored, and the next ones wait for it.
       const slow = await keyWith({ rows_per_second: 1 });
       const body = Array.from({ length: 250 }, () => ({ url: '/r' }));
-      expect((await append('clicks', body, { token: slow })).status).toBe(201);
+      expect((await append('clicks', body, { token: slow })).status).toBe(202);
       const late = await append('clicks', [{ url: '/r' }], { token: slow });
       expectFailure(late, 429, 'rate_limited');
       expect(Number(late.headers.get('retry-after'))).toBeGreaterThan(200);

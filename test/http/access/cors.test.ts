@@ -37,6 +37,7 @@ const ASKED = [
   'tracestate',
   'x-consistency',
   'x-request-id',
+  'x-retry-count',
 ];
 const READ = [
   'allow',
