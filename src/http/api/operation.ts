@@ -31,6 +31,7 @@ const EVERYWHERE: readonly ErrorCode[] = [
   'unauthorized',
   'token_expired',
   'insufficient_scope',
+  'origin_not_allowed',
   'cdp_inactive',
   'request_timeout',
   'rate_limited',

@@ -60,7 +60,6 @@ export const INSERT_RECORDS: Operation = {
     'table_not_found',
     'unique_violation',
     'quota_exceeded',
-    'origin_not_allowed',
     ...RECORD_ERRORS,
   ],
   async handle(call) {

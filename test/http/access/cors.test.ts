@@ -48,6 +48,7 @@ const READ = [
   'server-timing',
   'www-authenticate',
   'x-consistency',
+  'x-read-only',
   'x-request-id',
   'x-served-by',
 ];
