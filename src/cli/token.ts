@@ -113,7 +113,7 @@ function list(): Command {
   });
 }
 
-const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'ROLE', 'SCOPES'];
+const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'ROLE', 'SCOPES', 'LIMITS'];
 
 /** `project`: null for an admin token. */
 type TokenOfProject = Token & { project: string | null };
@@ -147,6 +147,7 @@ const cellsOf = (token: Token): string[] => [
   token.last_used_at ?? 'never',
   token.role ?? '-',
   token.scopes.join(','),
+  limitsInWords(token.limits) || '-',
 ];
 
 interface LimitOptions {
@@ -168,10 +169,10 @@ function limitsIn(options: LimitOptions): NewTokenLimits | null {
     rows_per_day: options.rowsPerDay,
   };
   const given = Object.entries(limits).filter(([, value]) => value !== undefined);
-  return given.length === 0 ? null : (Object.fromEntries(given));
+  return given.length === 0 ? null : Object.fromEntries(given);
 }
 
-/** What narrows it: `, only into clicks, at most 100 requests a second`. */
+/** What narrows it: `only into clicks, at most 100 requests a second`; '' if nothing does. */
 function limitsInWords(limits: TokenLimits | null): string {
   if (limits === null) return '';
   const { tables, origins, ...rates } = limits;
@@ -182,14 +183,15 @@ function limitsInWords(limits: TokenLimits | null): string {
       most === null ? [] : [`at most ${most} ${name.replace('_per_', ' a ')}`],
     ),
   ];
-  return parts.map((part) => `, ${part}`).join('');
+  return parts.join(', ');
 }
 
 /** What a token may do, and for how long. */
 function inWords({ scopes, role, limits, expires_at: expiry }: Token, isAdmin = false): string {
   const what = isAdmin ? 'manage projects and tokens' : scopes.map((scope) => SCOPE_IN_WORDS[scope]).join('; ');
   const rights = role === null ? '' : `, as far as the role ${role} has the rights`;
-  return `It may ${what}${rights}${limitsInWords(limits)}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
+  const narrowed = limits === null ? '' : `, ${limitsInWords(limits)}`;
+  return `It may ${what}${rights}${narrowed}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
 }
 
 function show(): Command {

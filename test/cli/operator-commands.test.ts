@@ -194,6 +194,8 @@ describe('on the running service', () => {
     );
     const shown = await json('token', 'show', 'page');
     expect(shown.limits).toMatchObject({ tables: ['clicks', 'views'], rows_per_day: 5000, requests_per_day: null });
+    const listed = await lines('token', 'list', '--project', `${name}-5`);
+    expect(listed.join('\n')).toContain('only into clicks, views, from a browser only by pages of');
     const refused = await run(...['token', 'create', '--project', `${name}-5`, '--rows-per-day', '5']);
     expect(refused.stderr).toContain('only scope is data:append');
   });
@@ -239,7 +241,7 @@ describe('on the running service', () => {
     const revoked = await json('token', 'revoke', details.id as string);
     expect(revoked).toMatchObject({ id: details.id, name: 'x', revoked_at: expect.stringMatching(TIME) as string });
     const shown = (await lines('token', 'list', ...of)).find((line) => line.startsWith(details.id as string));
-    expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +- +data:write$/);
+    expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +- +data:write +-$/);
 
     // By its name, while no other valid token has it.
     const ofName = `${name}-nightly`;

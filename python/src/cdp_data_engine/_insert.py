@@ -33,7 +33,8 @@ _RECORD = re.compile(r"^Record (\d+)")
 class InsertResult:
     """The outcome of all records so far."""
 
-    #: Rows that the service has acknowledged. With a token that may only append, some of them may be in the quarantine.
+    #: Rows that the service has acknowledged. With a token that may only append, some of them
+    #: may be in the quarantine.
     inserted: int = 0
     #: Batches that it has acknowledged.
     batches: int = 0
@@ -186,7 +187,8 @@ class Insert:
     def _count(self, response: Response, request: Request, batch: List[Item]) -> None:
         result = self.result
         # A token that may only append learns no more.
-        result.inserted += response.get("inserted_rows", response.get("accepted_rows", 0))
+        accepted = response.get("accepted_rows", 0)
+        result.inserted += response.get("inserted_rows", accepted)
         result.updated += response.get("updated_rows", 0)
         result.ignored += response.get("ignored_rows", 0)
         result.quarantined += response.get("quarantined_rows", 0)

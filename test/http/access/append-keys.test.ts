@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pino } from 'pino';
 import { BY_ITSELF } from '../../../src/contract/audit.js';
 import type { NewTokenLimits } from '../../../src/contract/wire/token-limits.js';
+import { CdpClient } from '../../../src/client/index.js';
 import { limitsOf } from '../../../src/engine/access/append-keys.js';
 import { login, refusedLogin } from '../../postgres-port/connect.js';
 import { testServers } from '../../support/postgres.js';
@@ -79,6 +80,15 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await count('clicks')).toBe(before + 1);
       const receipt = await project.call('GET', `/api/cdp/receipts/${headers['idempotency-key']}`);
       expect(receipt.body).toMatchObject({ status: 'stored', table: 'clicks', operation: 'insert', rows: 1 });
+    });
+
+    it('inserts through the client, which counts what was accepted', async () => {
+      const before = await count('clicks');
+      const client = new CdpClient({ url: service.url, token: key });
+      const records = Array.from({ length: 300 }, (_, n) => ({ url: '/client', n }));
+      expect(await client.insert('clicks', records)).toMatchObject({ inserted: 300, batches: 2 });
+      expect(await client.insertBatch('clicks', [{ url: '/client' }])).toMatchObject({ inserted: 1 });
+      expect(await count('clicks')).toBe(before + 301);
     });
 
     it('describes itself with its limits, as do lists of tokens', async () => {
