@@ -2,6 +2,7 @@
 import { PROJECT_NAME_PATTERN, ROLE_NAME_PATTERN, SCOPES } from '../contract/names.js';
 import { type Schema, type Static, Type } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
+import { TokenLimits } from '../contract/wire/token-limits.js';
 import { DistributedTable } from './distributed-tables.js';
 import { BadBackup } from './tar.js';
 
@@ -147,8 +148,9 @@ const SavedToken = Type.Object({
   id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
   name: Type.String(),
   scopes: Type.Array(Type.Enum(SCOPES)),
-  /** Missing in backups of earlier versions, as the next one. */
+  /** Missing in backups of earlier versions, as the next two. */
   role: Type.Optional(Type.Nullable(Type.String({ pattern: ROLE_NAME_PATTERN }))),
+  limits: Type.Optional(Type.Nullable(TokenLimits)),
   sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
   created_at: Time,
   created_by: Type.Optional(Type.Nullable(Type.String())),

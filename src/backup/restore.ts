@@ -225,6 +225,7 @@ const storedToken = (token: SavedToken): StoredToken => ({
   name: token.name,
   scopes: token.scopes,
   role: token.role ?? null,
+  limits: token.limits ?? null,
   sha256: token.sha256,
   createdAt: new Date(token.created_at),
   createdBy: token.created_by ?? null,

@@ -1,9 +1,10 @@
 /** `cdp token …`: create, list, show and revoke the tokens of a project, or admin tokens. */
 import { Command, Option } from 'commander';
 import { DAY_MS } from '../contract/calendar.js';
-import { READ_SCOPES, type Scope, SCOPE_IN_WORDS, SCOPES } from '../contract/names.js';
+import { DEFAULT_SCOPES, READ_SCOPES, type Scope, SCOPE_IN_WORDS, SCOPES } from '../contract/names.js';
 import { isUuid } from '../contract/patterns.js';
 import type { ProjectsResponse } from '../contract/wire/projects.js';
+import type { NewTokenLimits, TokenLimits } from '../contract/wire/token-limits.js';
 import type { TablePrivileges, TokenTablesResponse } from '../contract/wire/roles.js';
 import type {
   CreateTokenResponse,
@@ -17,6 +18,7 @@ import type { AdminSocketClient } from './admin-socket-client.js';
 import { UsageError } from './exit.js';
 import { privilegeLines } from './terminal/privileges.js';
 import { operatorOptions, nowQuery, operatorAction, parseDuration, withAdminSocket } from './operator-commands.js';
+import { list as listIn, whole } from './remote/remote-options.js';
 import { print, warn } from './terminal/output.js';
 
 /** The path for admin tokens; tokens of all kinds are revoked there. */
@@ -43,28 +45,43 @@ function create(): Command {
     .allowExcessArguments()
     .option('--project <NAME>', 'Project that the token is for')
     .option('--admin', 'Create an admin token, for the admin API')
-    .option('--scopes <LIST>', `Scopes, separated by commas (default: all): ${SCOPES.join(',')}`)
+    .option(
+      '--scopes <LIST>',
+      `Scopes, separated by commas (default: ${DEFAULT_SCOPES.join(',')}): ${SCOPES.join(',')}`,
+    )
     .addOption(
       new Option('--read-only', `The same as --scopes ${READ_SCOPES.join(',')}`).conflicts(['scopes', 'admin']),
     )
     .addOption(
       new Option('--role <ROLE>', 'Role of the project, as which the token does everything').conflicts('admin'),
     )
+    .option('--tables <LIST>', 'With data:append alone: only into these tables', listIn)
+    .option(
+      '--origins <LIST>',
+      'With data:append alone: only by pages of these origins, such as https://shop.example.com',
+      listIn,
+    )
+    .option('--requests-per-second <N>', 'With data:append alone: at most so many requests, on each instance', whole)
+    .option('--requests-per-day <N>', 'With data:append alone: at most so many requests, in UTC', whole)
+    .option('--rows-per-second <N>', 'With data:append alone: at most so many records, on each instance', whole)
+    .option('--rows-per-day <N>', 'With data:append alone: at most so many records, in UTC', whole)
     .option('--name <NAME>', 'Name that shows the purpose of the token')
     .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
   return operatorOptions(command).action(async () => {
     const options = command.opts<
-      Whose & { scopes?: string; readOnly?: boolean; role?: string; name?: string; expires?: string }
+      Whose & LimitOptions & { scopes?: string; readOnly?: boolean; role?: string; name?: string; expires?: string }
     >();
     const path = pathIn(command);
     const { name, role, expires } = options;
     const chosenScopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
     const scopes = options.readOnly ? [...READ_SCOPES] : chosenScopes;
+    const limits = limitsIn(options);
     const body: CreateTokenBody = {
       ...(name === undefined ? {} : { name }),
       // Admin tokens have no scopes.
       ...(scopes === undefined || options.admin ? {} : { scopes }),
       ...(role === undefined ? {} : { role }),
+      ...(limits === null ? {} : { limits }),
       ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
     await withAdminSocket(command, async (admin) => {
@@ -96,7 +113,7 @@ function list(): Command {
   });
 }
 
-const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'ROLE', 'SCOPES'];
+const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'ROLE', 'SCOPES', 'LIMITS'];
 
 /** `project`: null for an admin token. */
 type TokenOfProject = Token & { project: string | null };
@@ -130,13 +147,51 @@ const cellsOf = (token: Token): string[] => [
   token.last_used_at ?? 'never',
   token.role ?? '-',
   token.scopes.join(','),
+  limitsInWords(token.limits) || '-',
 ];
 
+interface LimitOptions {
+  tables?: string[];
+  origins?: string[];
+  requestsPerSecond?: number;
+  requestsPerDay?: number;
+  rowsPerSecond?: number;
+  rowsPerDay?: number;
+}
+
+function limitsIn(options: LimitOptions): NewTokenLimits | null {
+  const limits = {
+    tables: options.tables,
+    origins: options.origins,
+    requests_per_second: options.requestsPerSecond,
+    requests_per_day: options.requestsPerDay,
+    rows_per_second: options.rowsPerSecond,
+    rows_per_day: options.rowsPerDay,
+  };
+  const given = Object.entries(limits).filter(([, value]) => value !== undefined);
+  return given.length === 0 ? null : Object.fromEntries(given);
+}
+
+/** What narrows it: `only into clicks, at most 100 requests a second`; '' if nothing does. */
+function limitsInWords(limits: TokenLimits | null): string {
+  if (limits === null) return '';
+  const { tables, origins, ...rates } = limits;
+  const parts = [
+    ...(tables === null ? [] : [`only into ${tables.join(', ')}`]),
+    ...(origins === null ? [] : [`from a browser only by pages of ${origins.join(', ')}`]),
+    ...Object.entries(rates).flatMap(([name, most]) =>
+      most === null ? [] : [`at most ${most} ${name.replace('_per_', ' a ')}`],
+    ),
+  ];
+  return parts.join(', ');
+}
+
 /** What a token may do, and for how long. */
-function inWords({ scopes, role, expires_at: expiry }: Token, isAdmin = false): string {
+function inWords({ scopes, role, limits, expires_at: expiry }: Token, isAdmin = false): string {
   const what = isAdmin ? 'manage projects and tokens' : scopes.map((scope) => SCOPE_IN_WORDS[scope]).join('; ');
   const rights = role === null ? '' : `, as far as the role ${role} has the rights`;
-  return `It may ${what}${rights}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
+  const narrowed = limits === null ? '' : `, ${limitsInWords(limits)}`;
+  return `It may ${what}${rights}${narrowed}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
 }
 
 function show(): Command {

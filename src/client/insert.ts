@@ -3,7 +3,7 @@
  * so that a retry stores nothing twice.
  */
 import type { ErrorDetail } from '../contract/errors.js';
-import type { BatchResponse, Resolution } from '../contract/wire/batch.js';
+import type { AppendResponse, BatchResponse, Resolution } from '../contract/wire/batch.js';
 import type { Impact } from '../contract/wire/dry-run.js';
 import { cutBatches, type IndexedRecord, jsonOrError, type RecordSource, toRecords } from './batches.js';
 import { forEachConcurrently } from './concurrency.js';
@@ -33,7 +33,7 @@ export interface StoreOptions {
 const STORE_NAMES: Names<StoreOptions> = { onConflict: true, resolution: true, onError: true, dryRun: true };
 
 export interface InsertProgress {
-  /** Rows that the service has acknowledged. */
+  /** Rows that the service has acknowledged. With a token that may only append, some may be in the quarantine. */
   inserted: number;
   /** With `onConflict`. */
   updated?: number;
@@ -138,7 +138,7 @@ export async function insertBatch<Item extends object>(
   const response = await sendBatch(transport, path, `[${items.join(',')}]`, options);
   const { errors, impact, ids } = response;
   const result: { [Name in keyof BatchResult]: BatchResult[Name] | undefined } = {
-    inserted: response.inserted_rows,
+    inserted: response.inserted_rows ?? response.accepted_rows,
     updated: response.updated_rows,
     ignored: response.ignored_rows,
     quarantined: response.quarantined_rows,
@@ -161,13 +161,17 @@ export function batchQuery({ return: returned, onConflict, resolution, onError, 
   return query.size === 0 ? '' : `?${query.toString()}`;
 }
 
+/** A token that may only append learns only how many records were accepted. */
+type SentBatch = Partial<Pick<BatchResponse, 'inserted_rows'> & Pick<AppendResponse, 'accepted_rows'>> &
+  Omit<BatchResponse, 'inserted_rows'>;
+
 const sendBatch = (
   transport: Transport,
   path: string,
   body: string,
   { idempotencyKey = newKey(), signal, onRetry, ...options }: BatchOptions,
-): Promise<BatchResponse> =>
-  transport.json<BatchResponse>({
+): Promise<SentBatch> =>
+  transport.json<SentBatch>({
     method: 'POST',
     path: path + batchQuery(options),
     body,
@@ -249,7 +253,7 @@ class Insert<Item extends object> {
     try {
       const body = `[${batch.map(({ json }) => json).join(',')}]`;
       const response = await sendBatch(this.#transport, this.#path, body, options);
-      result.inserted += response.inserted_rows;
+      result.inserted += response.inserted_rows ?? response.accepted_rows ?? 0;
       if (response.updated_rows !== undefined) result.updated = (result.updated ?? 0) + response.updated_rows;
       if (response.ignored_rows !== undefined) result.ignored = (result.ignored ?? 0) + response.ignored_rows;
       if (response.quarantined_rows !== undefined)

@@ -90,8 +90,9 @@ export const ERROR_CODES = {
   },
   origin_not_allowed: {
     status: 403,
-    meaning: 'A page of this origin called `/mcp`, and `cors-origins` does not allow it.',
-    action: 'Ask the operator to add the origin to `cors-origins`.',
+    meaning:
+      'A page of this origin called `/mcp`, and `cors-origins` does not allow it; or used a token that names other origins.',
+    action: 'Ask the operator to add the origin to `cors-origins`, or for a token that names it.',
   },
   not_found: {
     status: 404,

@@ -12,6 +12,8 @@ export const AUDIT_ID = '^[0-9]{1,15}-[0-9]{1,16}$';
 export const URL_REFERENCE = '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$';
 /** A key or value of a label. */
 export const LABEL = '^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$';
+/** The origin of a page, as browsers send it. */
+export const ORIGIN = '^https?://[^/?#@*\\s\\u0000]+$';
 export const ABSOLUTE_PATH = '^/[^\\u0000]*$';
 
 const IN_WORDS: Readonly<Record<string, string>> = {
@@ -23,6 +25,7 @@ const IN_WORDS: Readonly<Record<string, string>> = {
   [AUDIT_ID]: 'the id of an entry, such as "1769851800000-1"',
   [URL_REFERENCE]: 'env:NAME, with the name of an environment variable, or file:/PATH',
   [LABEL]: '1 to 63 ASCII letters, digits and ". _ / -", the first one a letter or digit',
+  [ORIGIN]: 'an origin such as https://shop.example.com, without a path',
   [ABSOLUTE_PATH]: 'an absolute path',
   [NAME_PATTERN]: NAME_IN_WORDS,
   [PROJECT_NAME_PATTERN]: PROJECT_NAME_IN_WORDS,

@@ -13,8 +13,8 @@ import { keyPathsOf } from '../tenancy/placement.js';
 export interface IdempotencyKey {
   text: string;
   /**
-   * Within which a key of a role is unique: for a batch, the table or {@link deletesFrom} it; otherwise the method and
-   * the path.
+   * Within which a key of a role is unique: for a batch, the table, {@link deletesFrom} or {@link appendsTo} it; otherwise
+   * the method and the path.
    */
   namespace: string;
   /** SHA-256, hex, of the query string and the decoded body. */
@@ -75,6 +75,10 @@ const PURGED_AT_ONCE = 100;
 
 /** The namespace of a batch that deletes; that of one that inserts is just the table. */
 export const deletesFrom = (tableName: string): string => `DELETE ${tableName}`;
+
+/** The namespace of batches of a caller who may only append. */
+export const appendsTo = (tableName: string, callerId: string): string =>
+  `APPEND ${tableName} ${createHash('sha256').update(callerId).digest('hex')}`;
 
 /** The column `path`: the namespace, within the role that the project has made and as which the request acts, or null. */
 export const pathOf = (role: string | null, namespace: string): string =>

@@ -182,6 +182,7 @@ function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: str
 function storedReceipt({ namespace, receipt }: ReceiptRow): StoredReceipt {
   const [word = '', rest] = namespace.split(' ');
   if (rest === undefined) return { ...receipt, table: word, operation: 'insert' };
+  if (word === 'APPEND') return { ...receipt, table: rest.split(' ')[0] ?? '', operation: 'insert' };
   if (!rest.startsWith('/')) return { ...receipt, table: rest, operation: 'delete' };
   return { ...receipt, table: null, operation: rest === '/api/cdp/sql' ? 'sql' : 'schema' };
 }

@@ -4,6 +4,7 @@ import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import type { Servers } from '../tenancy/servers.js';
+import type { AppendRates } from './access/append-rates.js';
 import type { Authenticator } from './access/authenticate.js';
 import type { TokenRateLimiter } from './access/rate-limits.js';
 import type { Roles } from './access/roles.js';
@@ -61,6 +62,8 @@ export interface EngineParts {
   readonly authenticator: Authenticator;
   /** null: unlimited. */
   readonly tokenRate: TokenRateLimiter | null;
+  /** Rates of tokens that have limits of their own. */
+  readonly appendRates: AppendRates;
   /** Sessions of the Postgres port; null: the port is off. */
   readonly sessions: PortSessions | null;
   /** The folder of the embedded servers; null: the operator runs Postgres. */

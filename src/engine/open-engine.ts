@@ -15,6 +15,7 @@ import { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { OwnDatabaseTenancy } from '../tenancy/own-database-tenancy.js';
+import { AppendRates } from './access/append-rates.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
 import { type Rate, TokenRateLimiter, WrongTokenLimiter } from './access/rate-limits.js';
@@ -109,6 +110,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
       }),
       tokens: new Tokens(control, audit),
       roles: new Roles(services),
+      appendRates: new AppendRates(control),
       ...access,
       sessions: settings.sessions === null ? null : new PortSessions(ofSessions, settings.sessions),
       serversFolder: settings.embedded?.folder ?? null,

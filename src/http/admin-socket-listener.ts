@@ -22,6 +22,7 @@ const ADMIN_SOCKET_CALLER: Caller = {
   scopes: new Set(),
   project: null,
   role: null,
+  limits: null,
 };
 
 /** Returns a server that is not listening yet. Its `close` also waits for work whose client has disconnected. */

@@ -1,17 +1,19 @@
 /**
- * Admits a request before a byte of its body is read: checks the token (401), the scopes (403) and the rate (429),
+ * Admits a request before a byte of its body is read: checks the token (401), the origin and the scopes (403) and the rate (429),
  * rejects the request if its project's queue is full (503), then waits for memory (contract C2.7).
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
+import { requireTable } from '../engine/access/append-keys.js';
 import type { RateLimitStatus } from '../engine/access/rate-limits.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import { MemoryBudget } from '../engine/limits/memory-budget.js';
 import type { Route, Access } from './route.js';
 import { announcedBytes } from './body.js';
+import { allowPage } from './edge/cors.js';
 import { HttpError } from './response/error-exit.js';
 
 export class Admission {
@@ -20,7 +22,7 @@ export class Admission {
   constructor(private readonly engine: Engine) {}
 
   /**
-   * @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive,
+   * @throws EngineError unauthorized, token_expired, origin_not_allowed, rate_limited, insufficient_scope, cdp_inactive,
    * database_unavailable, overloaded
    */
   async admit(request: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
@@ -29,11 +31,15 @@ export class Admission {
     const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
     context.authenticatedAt = performance.now();
+    allowPage(caller, request, reply);
     // The request counts even if the caller lacks the scope; insufficient_scope comes before rate_limited.
     const rate = this.engine.tokenRate?.count(caller);
     if (rate) setRateHeaders(reply, rate);
     authorize(caller, route.access);
+    const { table_name: table } = request.params as { table_name?: string };
+    if (table !== undefined) requireTable(caller, table);
     if (rate?.refusal) throw rate.refusal;
+    await this.engine.appendRates.count(caller, 'requests', 1);
     if (caller.project !== null) {
       const project = this.engine.admit(caller.project, route.slot, context.span?.trace, caller.role);
       context.project = project;

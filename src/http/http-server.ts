@@ -12,7 +12,7 @@ import type { RouteSettings } from './route.js';
 import { OPERATIONS } from './api/operations.js';
 import { type ListenerSettings, createListener } from './listener.js';
 import { refuseOtherMethods } from './known-paths.js';
-import { Cors } from './edge/cors.js';
+import { answerPagePreflight, Cors } from './edge/cors.js';
 import { MCP } from './mcp/mcp-route.js';
 import { Admission } from './admission.js';
 import { serveRoute } from './serve-route.js';
@@ -62,6 +62,12 @@ export async function httpServer(
     end: (request) => auditRequest(engine.audit, request),
   });
   // Comes before authentication: a preflight has no token.
+  const routes = [...operations, MCP];
+  const fromPages = new Set(routes.filter((route) => route.fromPages).map(({ url }) => url));
+  app.addHook('onRequest', async (request, reply) => {
+    if (!fromPages.has(request.context.path?.url ?? '')) return;
+    if (await answerPagePreflight(request, reply, (origin) => engine.authenticator.isPageOrigin(origin))) return reply;
+  });
   await cors?.register(app);
   refuseOtherMethods(app);
 
@@ -83,7 +89,7 @@ export async function httpServer(
     app.get(`${CONSOLE}/*`, consolePage(`${CONSOLE}/`));
   }
   const admission = new Admission(engine);
-  for (const route of [...operations, MCP]) serveRoute(app, engine, settings, admission, route);
+  for (const route of routes) serveRoute(app, engine, settings, admission, route);
   monitoringRoutes(app, engine, metrics, { ...settings, document });
   return { app, metrics };
 }

@@ -64,6 +64,8 @@ export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly url: string;
   readonly access: Access;
+  /** Pages may call it with a token that names their origin: preflights are answered. */
+  readonly fromPages?: true;
   readonly audit: AuditRule;
   /** On success, the handler writes the audit entry together with the change (`withEntry` in tenancy/control/audit-rows.ts). */
   readonly writesEntry?: true;

@@ -5,6 +5,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { type Schema, STRICT, Type } from '../contract/schema.js';
+import { appendsOnly } from '../engine/access/append-keys.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/live-requests.js';
@@ -70,8 +71,11 @@ function noteRows({ context }: FastifyRequest, { rows, replayed = false }: Route
 
 /** For reads on a replica that must see this write, which has succeeded; the response waits for one query. */
 async function addPosition({ context }: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
+  const { caller, project } = context;
   const isWrite = route.method !== 'GET' && !context.sql?.readOnly;
-  if (isWrite && context.project?.hasReplicas) void reply.header('x-consistency', await context.project.position());
+  // It would tell a caller who reads nothing how much is written.
+  const readsNothing = caller !== null && caller.scopes.size === 1 && appendsOnly(caller);
+  if (isWrite && !readsNothing && project?.hasReplicas) void reply.header('x-consistency', await project.position());
 }
 
 /** How Fastify reads and validates the body and the query of a route. */

@@ -2,6 +2,7 @@
  * Backup and restore with Postgres's own programs, on every server of the test run that has matching programs on the
  * machine.
  */
+import { limitsOf } from '../../src/engine/access/append-keys.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { copyFile, open, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
@@ -290,10 +291,12 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await target.engine.projects.delete('first', BY_ITSELF);
     });
 
-    it('a revoked token stays revoked, and a token keeps its scope and expiry', async () => {
+    it('a revoked token stays revoked, and a token keeps its scope, limits and expiry', async () => {
       const project = await source.project('tokens');
       const { tokens } = source.engine;
       const limited = await tokens.create(project.id, { scopes: ['sql:read'], expiresAt: new Date(Date.now() + 9e6) });
+      const scopes = ['data:append'] as const;
+      await tokens.create(project.id, { scopes, limits: limitsOf(scopes, { tables: ['a'], rows_per_day: 5 }) });
       const revoked = await tokens.create(project.id);
       await tokens.revoke(revoked.details.id, {}, BY_ITSELF);
       const listed = await tokens.list(project.id);

@@ -174,6 +174,33 @@ describe('on the running service', () => {
     expect((await run('token', 'show', NOBODY)).code).toBe(2);
   });
 
+  it('creates a key that may be public, and says what narrows it', async () => {
+    await lines('project', 'create', `${name}-5`);
+    const limits = ['--tables', 'clicks,views', '--origins', 'https://shop.example.com', '--rows-per-day', '5000'];
+    const create = [
+      'token',
+      'create',
+      '--project',
+      `${name}-5`,
+      '--scopes',
+      'data:append',
+      '--name',
+      'page',
+      ...limits,
+    ];
+    const created = await run(...create);
+    expect(created.stderr).toContain(
+      'It may insert records, and learn nothing about those that are stored, only into clicks, views, ' +
+        'from a browser only by pages of https://shop.example.com, at most 5000 rows a day. It never expires.',
+    );
+    const shown = await json('token', 'show', 'page');
+    expect(shown.limits).toMatchObject({ tables: ['clicks', 'views'], rows_per_day: 5000, requests_per_day: null });
+    const listed = await lines('token', 'list', '--project', `${name}-5`);
+    expect(listed.join('\n')).toContain('only into clicks, views, from a browser only by pages of');
+    const refused = await run(...['token', 'create', '--project', `${name}-5`, '--rows-per-day', '5']);
+    expect(refused.stderr).toContain('only scope is data:append');
+  });
+
   it('creates a token with scopes, a name and an expiry, lists it without its secret, and revokes it', async () => {
     await lines('project', 'create', `${name}-3`);
     const of = ['--project', `${name}-3`];
@@ -186,6 +213,7 @@ describe('on the running service', () => {
       name: 'x',
       scopes: ['data:write'],
       role: null,
+      limits: null,
       created_at: expect.stringMatching(TIME) as string,
       created_by: expect.stringMatching(/^command_line \S/) as string,
       expires_at: expect.stringMatching(TIME) as string,
@@ -214,7 +242,7 @@ describe('on the running service', () => {
     const revoked = await json('token', 'revoke', details.id as string);
     expect(revoked).toMatchObject({ id: details.id, name: 'x', revoked_at: expect.stringMatching(TIME) as string });
     const shown = (await lines('token', 'list', ...of)).find((line) => line.startsWith(details.id as string));
-    expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +- +data:write$/);
+    expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +- +data:write +-$/);
 
     // By its name, while no other valid token has it.
     const ofName = `${name}-nightly`;
@@ -368,6 +396,7 @@ describe('refuses wrong usage before it starts anything:', () => {
     ['neither project nor admin', ['token', 'create'], 'Give either --project NAME or --admin'],
     ['both', ['token', 'list', '--project', 'a', '--admin'], 'Give --project NAME, --admin or --all'],
     ['a project that is no option', ['token', 'create', 'shop', '--name', 'a'], 'with --project: --project shop'],
+    ['a limit that is no number', ['token', 'create', '--project', 'a', '--rows-per-day', '0'], 'whole number from 1'],
     ['a scope that is none', ['token', 'create', '--project', 'a', '--scopes', 'all'], '"all" is not a scope'],
     ['an end without a unit', ['token', 'create', '--project', 'a', '--expires', '30'], 'such as 30d'],
     ['an end in the past', ['token', 'create', '--project', 'a', '--expires', '-1d'], 'such as 30d'],

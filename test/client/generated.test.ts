@@ -49,6 +49,7 @@ const refused = await api.POST('/api/cdp/data/{table_name}', {
 const columns: string[] = created.columns;
 const type: string = added.column.type;
 const name: string = altered.column.name;
+if (!('inserted_rows' in inserted)) throw new Error('The token may only append');
 const rows: number = inserted.inserted_rows;
 const code: string | undefined = refused.error?.errors?.[0]?.error;
 console.log(JSON.stringify({ columns, type, name, rows, ids: inserted.ids?.length, found: found.rows, code }));

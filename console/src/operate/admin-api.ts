@@ -7,6 +7,7 @@ import type {
   RebalanceResponse,
 } from '../../../src/contract/wire/moves.js';
 import type { Project, ProjectsResponse } from '../../../src/contract/wire/projects.js';
+import type { NewTokenLimits } from '../../../src/contract/wire/token-limits.js';
 import type { TokensResponse } from '../../../src/contract/wire/tokens.js';
 import type { RunningRequestsResponse } from '../../../src/contract/wire/requests.js';
 import type { Server, ServersResponse } from '../../../src/contract/wire/servers.js';
@@ -85,7 +86,13 @@ export const deleteProject = (project: string): ApiRequest => ({
 
 export const createToken = (
   project: string,
-  token: { name: string; scopes: readonly Scope[]; role: string; expiresAt: string | null },
+  token: {
+    name: string;
+    scopes: readonly Scope[];
+    role: string;
+    limits: NewTokenLimits | null;
+    expiresAt: string | null;
+  },
 ): ApiRequest => ({
   method: 'POST',
   path: pathOf(project, 'tokens'),
@@ -93,6 +100,7 @@ export const createToken = (
     ...(token.name === '' ? {} : { name: token.name }),
     scopes: token.scopes,
     ...(token.role === '' ? {} : { role: token.role }),
+    ...(token.limits === null ? {} : { limits: token.limits }),
     ...(token.expiresAt === null ? {} : { expires_at: token.expiresAt }),
   },
 });

@@ -1,18 +1,19 @@
 /** The tokens of a project: a new one is shown only once; each can be revoked. */
-import { useSignal } from '@preact/signals';
+import { type Signal, useSignal } from '@preact/signals';
 import { READ_SCOPES, type Scope, SCOPE_IN_WORDS, SCOPES } from '../../../src/contract/names.js';
+import type { NewTokenLimits } from '../../../src/contract/wire/token-limits.js';
 import type { CreateTokenResponse, Token } from '../../../src/contract/wire/tokens.js';
 import { copyText } from '../parts/clipboard.js';
 import { Alert } from '../parts/announcements.js';
 import { Notice, useDialog } from '../parts/dialog.js';
-import { CheckboxField, SelectField, TextField } from '../parts/fields.js';
+import { CheckboxField, Field, SelectField, TextField } from '../parts/fields.js';
 import { Icon } from '../parts/icon.js';
 import { day } from '../parts/formats.js';
 import { ActionForm } from '../parts/action-form.js';
 import { createToken, listTokens, revokeToken } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
 import { actionColumn, type Column, Table } from '../parts/table.js';
-import { endOf, lastUseOf, scopesOf, stateOf } from '../parts/token-words.js';
+import { endOf, lastUseOf, limitsOf, scopesOf, stateOf } from '../parts/token-words.js';
 
 export function Tokens({ project }: { project: string }) {
   const { value: tokens, error, reload } = useLoaded(() => listTokens(project), project);
@@ -65,6 +66,7 @@ const TokenTable = ({ tokens, onRevoke }: { tokens: readonly Token[]; onRevoke: 
               {scopesOf(token)}
               {token.role !== null && `, as ${token.role}`}
             </p>
+            {token.limits !== null && <p class="quiet">{limitsOf(token)}</p>}
           </>
         ),
       },
@@ -104,11 +106,21 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
   const name = useSignal('');
   const scopes = useSignal<readonly Scope[]>(READ_SCOPES);
   const role = useSignal('');
+  const limits = useSignal<LimitTexts>(NO_LIMITS);
   const days = useSignal('90');
   const toggle = (scope: Scope) =>
     (scopes.value = SCOPES.filter((each) => scopes.value.includes(each) !== (each === scope)));
   const expiresAt = days.value === '' ? null : new Date(Date.now() + Number(days.value) * 86_400_000).toISOString();
-  const wanted = { name: name.value.trim(), scopes: scopes.value, role: role.value.trim(), expiresAt };
+  // They are shown, and sent, only for a token that they can narrow.
+  const canBePublic = scopes.value.join() === 'data:append';
+  const narrowed = canBePublic ? limitsFrom(limits.value) : null;
+  const wanted = {
+    name: name.value.trim(),
+    scopes: scopes.value,
+    role: role.value.trim(),
+    limits: narrowed,
+    expiresAt,
+  };
   return (
     <ActionForm<CreateTokenResponse>
       title={`New token for ${project}`}
@@ -139,10 +151,60 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
         A role of the project, as which the token does everything. <code>GRANT</code> then decides what it may do within
         these scopes.
       </p>
+      {canBePublic && <Limits texts={limits} />}
       <SelectField label="Expires" value={days.value} items={LIFETIMES} onChange={(chosen) => (days.value = chosen)} />
     </ActionForm>
   );
 }
+
+/** As typed. */
+const NO_LIMITS = {
+  tables: '',
+  origins: '',
+  requests_per_second: '',
+  requests_per_day: '',
+  rows_per_second: '',
+  rows_per_day: '',
+};
+type LimitTexts = typeof NO_LIMITS;
+
+const LIMIT_LABELS: Readonly<Record<keyof LimitTexts, string>> = {
+  tables: 'Only into the tables',
+  origins: 'Only pages of the origins',
+  requests_per_second: 'Requests a second',
+  requests_per_day: 'Requests a day',
+  rows_per_second: 'Rows a second',
+  rows_per_day: 'Rows a day',
+};
+
+/** null: nothing is typed. What is no number is sent as it is, and refused with a message. */
+function limitsFrom(texts: LimitTexts): NewTokenLimits | null {
+  const typed = Object.entries(texts).filter(([, text]) => text.trim() !== '');
+  const values = typed.map(([name, text]) => {
+    if (name === 'tables' || name === 'origins') return [name, text.split(/[\s,]+/).filter((item) => item !== '')];
+    return [name, /^\s*\d+\s*$/.test(text) ? Number(text) : text];
+  });
+  return typed.length === 0 ? null : (Object.fromEntries(values) as NewTokenLimits);
+}
+
+const Limits = ({ texts }: { texts: Signal<LimitTexts> }) => (
+  <fieldset class="scopes">
+    <legend class="field-label">Limits</legend>
+    <p class="quiet">A token that may be public, such as in a web page, needs them. Empty: no limit.</p>
+    {(Object.keys(NO_LIMITS) as (keyof LimitTexts)[]).map((name) => (
+      <Field key={name} label={LIMIT_LABELS[name]}>
+        <input
+          class="mono"
+          autocomplete="off"
+          spellcheck={false}
+          value={texts.value[name]}
+          placeholder={name === 'origins' ? 'https://shop.example.com' : ''}
+          onInput={(event) => (texts.value = { ...texts.value, [name]: event.currentTarget.value })}
+        />
+      </Field>
+    ))}
+  </fieldset>
+);
 
 const ShownOnce = ({ token, onClose }: { token: string; onClose: () => void }) => (
   <Notice title="The new token" onClose={onClose}>

@@ -1,10 +1,23 @@
 /** What lists of tokens say about a token. */
-import { SCOPES } from '../../../src/contract/names.js';
+import { DEFAULT_SCOPES } from '../../../src/contract/names.js';
 import type { Token } from '../../../src/contract/wire/tokens.js';
 import { ago, day } from './formats.js';
 
 export const scopesOf = ({ scopes }: Token): string =>
-  scopes.length === SCOPES.length ? 'all scopes' : scopes.join(', ');
+  DEFAULT_SCOPES.every((scope) => scopes.includes(scope)) ? 'all scopes' : scopes.join(', ');
+
+/** What narrows it; '' if nothing does. */
+export function limitsOf({ limits }: Token): string {
+  if (limits === null) return '';
+  const { tables, origins, ...rates } = limits;
+  return [
+    ...(tables === null ? [] : [`only into ${tables.join(', ')}`]),
+    ...(origins === null ? [] : [`pages of ${origins.join(', ')}`]),
+    ...Object.entries(rates).flatMap(([name, most]) =>
+      most === null ? [] : [`${most} ${name.replace('_per_', ' a ')}`],
+    ),
+  ].join('; ');
+}
 
 export function stateOf({ revoked_at, expires_at }: Token): 'good' | 'revoked' | 'expired' {
   if (revoked_at !== null) return 'revoked';

@@ -33,7 +33,8 @@ _RECORD = re.compile(r"^Record (\d+)")
 class InsertResult:
     """The outcome of all records so far."""
 
-    #: Rows that the service has acknowledged.
+    #: Rows that the service has acknowledged. With a token that may only append, some of them
+    #: may be in the quarantine.
     inserted: int = 0
     #: Batches that it has acknowledged.
     batches: int = 0
@@ -185,7 +186,9 @@ class Insert:
 
     def _count(self, response: Response, request: Request, batch: List[Item]) -> None:
         result = self.result
-        result.inserted += response["inserted_rows"]
+        # A token that may only append learns no more.
+        accepted = response.get("accepted_rows", 0)
+        result.inserted += response.get("inserted_rows", accepted)
         result.updated += response.get("updated_rows", 0)
         result.ignored += response.get("ignored_rows", 0)
         result.quarantined += response.get("quarantined_rows", 0)

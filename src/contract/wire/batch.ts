@@ -61,6 +61,17 @@ export const BatchResponse = Type.Object({
 });
 export type BatchResponse = Static<typeof BatchResponse>;
 
+/** For a token that may only append. */
+export const AppendResponse = Type.Object({
+  success: Type.Literal(true),
+  accepted_rows: Type.Integer({
+    description:
+      'All records of the batch, for a token with `data:append` and without `data:write`: each was stored, or is in the quarantine.',
+  }),
+  message: Type.String(),
+});
+export type AppendResponse = Static<typeof AppendResponse>;
+
 export const DeleteBody = Type.Array(Type.Record(Type.Any(), { description: 'A value for each column of `by`.' }), {
   minItems: 1,
   maxItems: LIMITS.recordsPerBatch,

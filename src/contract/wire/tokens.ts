@@ -3,6 +3,7 @@ import { SCOPES } from '../names.js';
 import { ANY_TEXT } from '../patterns.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { success } from './fields.js';
+import { NewTokenLimits, TokenLimits } from './token-limits.js';
 
 export const Scope = Type.Enum(SCOPES);
 
@@ -11,7 +12,9 @@ const NullableTime = Type.Nullable(Type.String({ format: 'date-time' }));
 export const CreateTokenBody = Type.Object(
   {
     name: Type.Optional(Type.String({ maxLength: 200, pattern: ANY_TEXT })),
-    scopes: Type.Optional(Type.Array(Scope, { minItems: 1, description: 'Default: all.' })),
+    scopes: Type.Optional(
+      Type.Array(Scope, { minItems: 1, description: 'Default: all; `data:write` includes `data:append`.' }),
+    ),
     expires_at: Type.Optional(NullableTime),
     role: Type.Optional(
       Type.Nullable(
@@ -21,6 +24,7 @@ export const CreateTokenBody = Type.Object(
         }),
       ),
     ),
+    limits: Type.Optional(NewTokenLimits),
   },
   STRICT,
 );
@@ -31,6 +35,7 @@ export const Token = Type.Object({
   name: Type.String(),
   scopes: Type.Array(Scope),
   role: Type.Nullable(Type.String({ description: 'The role of the project as which it acts.' })),
+  limits: Type.Nullable(TokenLimits),
   created_at: Type.String({ format: 'date-time' }),
   created_by: Type.Nullable(
     Type.String({
@@ -50,6 +55,7 @@ export const shownToken = (token: {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly role: string | null;
+  readonly limits: TokenLimits | null;
   readonly createdAt: Date;
   readonly createdBy: string | null;
   readonly expiresAt: Date | null;
@@ -61,6 +67,7 @@ export const shownToken = (token: {
   // Only known scopes are stored.
   scopes: [...token.scopes] as Token['scopes'],
   role: token.role,
+  limits: token.limits,
   created_at: token.createdAt.toISOString(),
   created_by: token.createdBy,
   expires_at: token.expiresAt?.toISOString() ?? null,
@@ -96,6 +103,7 @@ export const OwnTokenResponse = Type.Object({
     admin: Type.Boolean({ description: 'An admin token manages projects and tokens, and has no scopes.' }),
     scopes: Type.Array(Scope),
     role: Type.Nullable(Type.String()),
+    limits: Type.Nullable(TokenLimits),
     expires_at: NullableTime,
   }),
 });

@@ -42,6 +42,8 @@ export class Authenticator {
   private changes: { readonly value: Promise<string>; readonly at: number } | null = null;
   /** The tokens that had been revoked at that number of changes. */
   private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
+  /** The origins that pages may have which use a token, at that number of changes. */
+  private pageOrigins: { changes: string | null; origins: ReadonlySet<string> } = { changes: null, origins: new Set() };
   /** Ids of tokens whose last use was stored lately. */
   private readonly touched = new LRUCache<string, true>({ max: REMEMBERED, ttl: TOUCH_EVERY_MS, ttlResolution: 0 });
 
@@ -82,6 +84,15 @@ export class Authenticator {
       this.endedTokens = { changes, ids: new Set(await this.control.tokens.endedIds()) };
     }
     return this.endedTokens.ids;
+  }
+
+  /** Whether a valid token may be used by pages of this origin. @throws EngineError database_unavailable */
+  async isPageOrigin(origin: string): Promise<boolean> {
+    const changes = await this.changesNow();
+    if (this.pageOrigins.changes !== changes) {
+      this.pageOrigins = { changes, origins: new Set(await this.control.tokens.origins()) };
+    }
+    return this.pageOrigins.origins.has(origin);
   }
 
   /** @param beginLookUp called before the look-up of a token that is not known to have been valid; returns its end */
@@ -133,8 +144,8 @@ export class Authenticator {
     if (isExpired(token))
       throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
-    const { id, name, expiresAt, role } = token;
-    const caller = { id, name, expiresAt, scopes: new Set(scopes), project, role };
+    const { id, name, expiresAt, role, limits } = token;
+    const caller = { id, name, expiresAt, scopes: new Set(scopes), project, role, limits };
     this.valid.set(hash, { caller, token, changeCount: changes });
     this.touch(token.id);
     return caller;

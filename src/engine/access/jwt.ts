@@ -67,7 +67,15 @@ export class JwtVerifier {
     if (role !== null && !(typeof role === 'string' && (await this.hasRole(project, role))))
       throw new EngineError('unauthorized', 'The token names a role that its project has not made');
     const expiresAt = exp <= LAST_SECOND ? new Date(exp * 1_000) : null;
-    return { id: `jwt:${sub ?? ''}`, name: null, expiresAt, scopes: new Set(scopesOf(scope)), project, role };
+    return {
+      id: `jwt:${sub ?? ''}`,
+      name: null,
+      expiresAt,
+      scopes: new Set(scopesOf(scope)),
+      project,
+      role,
+      limits: null,
+    };
   }
 
   private async verify(token: string): Promise<JWTPayload> {

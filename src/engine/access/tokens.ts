@@ -5,7 +5,8 @@
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { EngineError } from '../../contract/errors.js';
-import { SCOPES, type Scope } from '../../contract/names.js';
+import { DEFAULT_SCOPES, type Scope } from '../../contract/names.js';
+import type { TokenLimits } from '../../contract/wire/token-limits.js';
 import { quoted } from '../../contract/message-text.js';
 import { isUuid } from '../../contract/patterns.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
@@ -36,6 +37,8 @@ export interface Caller {
   readonly project: ProjectRow | null;
   /** The role as which it acts, one that the project has made; null: its scopes decide between writer and reader. */
   readonly role: string | null;
+  /** null: nothing narrows it but its scopes. */
+  readonly limits: TokenLimits | null;
 }
 
 /** The users as which a caller may connect: `writer` and `reader`, or only the role as which its token acts. */
@@ -65,6 +68,7 @@ export class Tokens {
       scopes?: readonly Scope[] | undefined;
       expiresAt?: Date | null;
       role?: string | null | undefined;
+      limits?: TokenLimits | null;
     } = {},
     by: AuditOrigin = BY_ITSELF,
   ): Promise<NewToken> {
@@ -73,9 +77,10 @@ export class Tokens {
       id: randomUUID(),
       projectId,
       name: options.name ?? (projectId === null ? 'admin' : 'default'),
-      scopes: projectId === null ? [] : [...(options.scopes ?? SCOPES)],
+      scopes: projectId === null ? [] : [...(options.scopes ?? DEFAULT_SCOPES)],
       createdAt: new Date(),
       role: options.role ?? null,
+      limits: options.limits ?? null,
       createdBy: authorOf(by),
       expiresAt: options.expiresAt ?? null,
       revokedAt: null,

@@ -65,8 +65,9 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
     example: { name: 'ops' },
     success: { status: 201 },
     async handle({ local, request }) {
-      const { name, scopes, role = null, expires_at: expires } = request.body as CreateTokenBody;
+      const { name, scopes, role = null, limits, expires_at: expires } = request.body as CreateTokenBody;
       if (scopes !== undefined) throw new EngineError('invalid_request', 'An admin token has no scopes');
+      if (limits !== undefined) throw new EngineError('invalid_request', 'An admin token has no limits');
       if (role !== null) throw new EngineError('invalid_request', 'An admin token acts as no role');
       const options = { name, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
       const { token, details } = await (await local.engine()).tokens.create(null, options, auditOriginOf(request));

@@ -124,7 +124,7 @@ function needed(access: Access): string {
 }
 
 function operationObject(operation: Operation): Json {
-  const { success, params, headers, body } = operation;
+  const { success, otherSuccess, params, headers, body } = operation;
   const scopes = needed(operation.access);
   const parameters = [
     ...parametersIn('path', params),
@@ -147,17 +147,20 @@ function operationObject(operation: Operation): Json {
           },
         }),
     responses: {
-      [success.status]: {
-        description: 'Success',
-        headers: { 'X-Request-Id': { schema: { type: 'string' } }, 'Server-Timing': { schema: { type: 'string' } } },
-        content: {
-          'application/json': { schema: success.response, example: success.example },
-        },
-      },
+      ...successObject(success),
+      ...(otherSuccess === undefined ? {} : successObject(otherSuccess)),
       ...errorResponses(operation),
     },
   };
 }
+
+const successObject = ({ status, response, example }: Operation['success']): Json => ({
+  [status]: {
+    description: 'Success',
+    headers: { 'X-Request-Id': { schema: { type: 'string' } }, 'Server-Timing': { schema: { type: 'string' } } },
+    content: { 'application/json': { schema: response, example } },
+  },
+});
 
 function parametersIn(place: 'path' | 'query' | 'header', schema: Schema | undefined): Json[] {
   const { properties = {}, required = [] } = (schema ?? {}) as { properties?: Json; required?: string[] };

@@ -7,6 +7,8 @@ import { type Schema, Type } from '../../contract/schema.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import type { Route } from '../route.js';
 
+type Success = Route['success'] & { readonly response: Schema; readonly example: unknown };
+
 /** A route with what the OpenAPI document says about it. */
 export interface Operation extends Route {
   readonly operationId: string;
@@ -14,7 +16,9 @@ export interface Operation extends Route {
   readonly description?: string;
   readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
   readonly params?: Schema;
-  readonly success: Route['success'] & { readonly response: Schema; readonly example: unknown };
+  readonly success: Success;
+  /** Another success, which some callers get. */
+  readonly otherSuccess?: Success;
   /** Example of a body. */
   readonly example?: unknown;
   /** Codes in addition to the common ones, which `codesOf` adds. */
@@ -27,6 +31,7 @@ const EVERYWHERE: readonly ErrorCode[] = [
   'unauthorized',
   'token_expired',
   'insufficient_scope',
+  'origin_not_allowed',
   'cdp_inactive',
   'request_timeout',
   'rate_limited',

@@ -2,27 +2,31 @@
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/batch.js';
-import { deletesFrom } from '../../db/idempotency.js';
+import { appendsTo, deletesFrom } from '../../db/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
+import { appendsOnly } from '../../engine/access/append-keys.js';
+import { appendRecords } from '../../engine/insert/append.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { rowsChanged } from '../../engine/insert/batch.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody } from '../body.js';
 import { keyFor, projectOf, TableInPath, tableInPath } from './call-inputs.js';
+import type { Call, RouteResponse } from '../route.js';
 import { redactedDetail, readRightsOf } from '../response/redaction.js';
 import { type Operation, RECORD_ERRORS } from './operation.js';
 
 export const INSERT_RECORDS: Operation = {
   method: 'POST',
   url: '/api/cdp/data/:table_name',
-  access: ['data:write'],
+  access: ['data:append', 'data:write'],
+  fromPages: true,
   operationId: 'insertRecords',
   hasDryRun: true,
   summary: 'Insert 1 to 250 records in one transaction',
   description:
     "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
     `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
-    'response and inserts nothing. The body may be gzipped.',
+    'response and inserts nothing. The body may be gzipped. With the scope `data:append` alone the response is only how many records were accepted.',
   tag: 'data',
   audit: { operation: 'insert', isChange: false },
   slot: 'typed',
@@ -41,6 +45,11 @@ export const INSERT_RECORDS: Operation = {
     response: wire.BatchResponse,
     example: { success: true, inserted_rows: 2, message: '2 records inserted' },
   },
+  otherSuccess: {
+    status: 202,
+    response: wire.AppendResponse,
+    example: { success: true, accepted_rows: 2, message: '2 records accepted' },
+  },
   errors: [
     'empty_batch',
     'too_many_records',
@@ -54,6 +63,7 @@ export const INSERT_RECORDS: Operation = {
     ...RECORD_ERRORS,
   ],
   async handle(call) {
+    if (appendsOnly(call.caller)) return append(call);
     const { request, signal } = call;
     const tableName = tableInPath(call);
     const bytes = await decodeBody(request);
@@ -77,6 +87,28 @@ export const INSERT_RECORDS: Operation = {
     return { body, rows: rowsChanged(response), replayed };
   },
 };
+
+/** For a caller who may only append. @throws EngineError insufficient_scope for what would tell or change more */
+async function append(call: Call): Promise<RouteResponse> {
+  const { caller, engine, request, signal } = call;
+  const tableName = tableInPath(call);
+  const query = request.query as wire.BatchQuery & { dry_run?: string };
+  const denied = Object.keys(query).filter((name) => name !== 'on_error');
+  if (denied.length > 0) {
+    const message = `The token lacks the scope data:write, which ${denied.join(' and ')} ${denied.length === 1 ? 'needs' : 'need'}`;
+    throw new EngineError('insufficient_scope', message);
+  }
+  const bytes = await decodeBody(request);
+  const { tableCache, throttle, quarantineDays } = engine.services;
+  const { response, replayed } = await appendRecords(projectOf(call), tableName, bytes, {
+    ...{ tableCache, throttle, quarantineDays, signal },
+    quarantine: query.on_error === 'quarantine',
+    // Keys of others would tell what they have sent.
+    key: keyFor(call, appendsTo(tableName, caller.id), queryText(query), bytes),
+    count: (records) => engine.appendRates.count(caller, 'rows', records),
+  });
+  return { status: 202, body: response, rows: response.accepted_rows, replayed };
+}
 
 const DELETE_RECORDS: Operation = {
   method: 'DELETE',

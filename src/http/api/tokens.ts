@@ -4,6 +4,7 @@ import { SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
 import { NowQuery } from '../../contract/wire/projects.js';
 import * as wire from '../../contract/wire/tokens.js';
+import { limitsOf } from '../../engine/access/append-keys.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import { endsNow, ProjectInPath, projectInPath, timeOf } from './call-inputs.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
@@ -15,6 +16,7 @@ const TOKEN_EXAMPLE = {
   name: 'importer',
   scopes: ['data:write'],
   role: null,
+  limits: null,
   created_at: '2026-01-31T09:30:00.000Z',
   created_by: 'admin ops',
   expires_at: null,
@@ -42,12 +44,13 @@ const READ_TOKEN: Operation = {
       admin: false,
       scopes: ['schema:read', 'data:write'],
       role: null,
+      limits: null,
       expires_at: null,
     },
   }),
   errors: [],
   handle(call) {
-    const { id, name, scopes, role, project, expiresAt } = call.caller;
+    const { id, name, scopes, role, limits, project, expiresAt } = call.caller;
     const response: wire.OwnTokenResponse = {
       success: true,
       message: 'token found',
@@ -58,6 +61,7 @@ const READ_TOKEN: Operation = {
         admin: project === null,
         scopes: SCOPES.filter((scope) => scopes.has(scope)),
         role,
+        limits,
         expires_at: expiresAt?.toISOString() ?? null,
       },
     };
@@ -100,9 +104,10 @@ const CREATE_TOKEN: Operation = {
   }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
-    const { name, scopes, role, expires_at: expires } = call.request.body as wire.CreateTokenBody;
+    const { name, scopes, role, limits, expires_at: expires } = call.request.body as wire.CreateTokenBody;
     const project = await call.engine.projects.get(projectInPath(call));
-    const options = { name, scopes, role, expiresAt: expires == null ? null : timeOf('expires_at', expires) };
+    const expiresAt = expires == null ? null : timeOf('expires_at', expires);
+    const options = { name, scopes, role, expiresAt, limits: limitsOf(scopes, limits) };
     const { token, details } = await call.engine.tokens.create(project.id, options, auditOriginOf(call.request));
     return { body: { success: true, message: 'token created', token, details: wire.shownToken(details) } };
   },

@@ -1,11 +1,13 @@
 /**
- * Cross-origin requests from browsers (Fetch standard, "CORS protocol"), if the setting `cors-origins` allows any.
- * Cookies are not used: anyone with the token is a caller.
+ * Cross-origin requests from browsers (Fetch standard, "CORS protocol"): from pages of the setting `cors-origins`, and from
+ * those that a token names. Cookies are not used: anyone with the token is a caller.
  */
 import type { FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { requireOrigin } from '../../engine/access/append-keys.js';
+import type { Caller } from '../../engine/access/tokens.js';
 
-const OPTIONS: FastifyCorsOptions = {
+const OPTIONS = {
   methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
   allowedHeaders: [
     'Accept',
@@ -28,6 +30,8 @@ const OPTIONS: FastifyCorsOptions = {
     'Tracestate',
     'X-Consistency',
     'X-Request-Id',
+    // Segment's SDKs count their attempts.
+    'X-Retry-Count',
   ],
   exposedHeaders: [
     'Allow',
@@ -45,7 +49,7 @@ const OPTIONS: FastifyCorsOptions = {
   /** Seconds for which a browser may cache the preflight. */
   maxAge: 3_600,
   credentials: false,
-};
+} satisfies FastifyCorsOptions;
 
 export class Cors {
   private readonly origins: ReadonlySet<string>;
@@ -75,6 +79,46 @@ export class Cors {
       void reply.header('access-control-allow-origin', origin).header('vary', 'Origin');
     }
   }
+}
+
+/**
+ * Answers the preflight of a request that may come with a token of its own origins. It carries no token: the origin must be one
+ * of any valid token.
+ * @param isPageOrigin whether that is so
+ * @returns false: the request is no such preflight
+ */
+export async function answerPagePreflight(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  isPageOrigin: (origin: string) => Promise<boolean>,
+): Promise<boolean> {
+  const { origin } = request.headers;
+  if (!isPreflight(request) || origin === undefined || !(await isPageOrigin(origin))) return false;
+  void reply
+    .code(204)
+    .headers({
+      'access-control-allow-origin': origin,
+      'access-control-allow-methods': 'GET, POST',
+      'access-control-allow-headers': OPTIONS.allowedHeaders.join(', '),
+      'access-control-max-age': String(OPTIONS.maxAge),
+      vary: 'Origin',
+    })
+    .send();
+  return true;
+}
+
+/**
+ * Lets the page read the response if the token names its origin, whatever the setting says; no other page may use the token.
+ * @throws EngineError origin_not_allowed
+ */
+export function allowPage(caller: Caller, { headers: { origin } }: FastifyRequest, reply: FastifyReply): void {
+  if (caller.limits?.origins == null || origin === undefined) return;
+  void reply.removeHeader('access-control-allow-origin');
+  requireOrigin(caller, origin);
+  void reply
+    .header('access-control-allow-origin', origin)
+    .header('access-control-expose-headers', OPTIONS.exposedHeaders.join(', '))
+    .header('vary', 'Origin');
 }
 
 const isPreflight = ({ method, headers }: FastifyRequest): boolean =>

@@ -1,6 +1,7 @@
 /** Rows of the control database, which it returns as JSON. */
 import type { ProjectStatus } from '../../contract/projects.js';
 import type { Consistency } from '../../contract/servers.js';
+import type { TokenLimits } from '../../contract/wire/token-limits.js';
 import { trusted } from '../../pg/index.js';
 import type { Placement } from '../placement.js';
 
@@ -29,6 +30,8 @@ export interface TokenRow {
   scopes: string[];
   /** The role that it acts as, one that the project has made; null: its scopes decide. */
   role: string | null;
+  /** null: nothing narrows it but its scopes. */
+  limits: TokenLimits | null;
   createdAt: Date;
   /** The actor of the audit log, with its name; null: an earlier version created it. */
   createdBy: string | null;
@@ -62,7 +65,7 @@ export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name
 
 /** A row of `cdp.tokens` as the JSON of a {@link TokenRow}. */
 export const TOKEN_JSON = trusted(`jsonb_build_object('id', tokens.id, 'projectId', project_id, 'name', tokens.name,
-  'scopes', scopes, 'role', role, 'createdAt', tokens.created_at, 'createdBy', created_by, 'expiresAt', expires_at, 'revokedAt', revoked_at,
+  'scopes', scopes, 'role', role, 'limits', limits, 'createdAt', tokens.created_at, 'createdBy', created_by, 'expiresAt', expires_at, 'revokedAt', revoked_at,
   'lastUsedAt', last_used_at)`);
 
 /** Reads {@link PROJECT_JSON}. */

@@ -148,11 +148,11 @@ export class ProjectRows {
           made AS (INSERT INTO cdp.roles (project_id, name, comment, created_at)
             SELECT project.id, r.name, r.comment, r."createdAt" FROM project,
               jsonb_to_recordset(${JSON.stringify(roles)}) AS r (name text, comment text, "createdAt" timestamptz))
-          INSERT INTO cdp.tokens (id, project_id, name, scopes, role, sha256, created_at, created_by, expires_at, revoked_at,
+          INSERT INTO cdp.tokens (id, project_id, name, scopes, role, limits, sha256, created_at, created_by, expires_at, revoked_at,
             last_used_at)
-          SELECT t.id, project.id, t.name, t.scopes, t.role, decode(t.sha256, 'hex'), t."createdAt", t."createdBy", t."expiresAt",
+          SELECT t.id, project.id, t.name, t.scopes, t.role, t.limits, decode(t.sha256, 'hex'), t."createdAt", t."createdBy", t."expiresAt",
             t."revokedAt", t."lastUsedAt"
-          FROM project, jsonb_to_recordset(${JSON.stringify(tokens)}) AS t (id uuid, name text, scopes text[], role text, sha256 text,
+          FROM project, jsonb_to_recordset(${JSON.stringify(tokens)}) AS t (id uuid, name text, scopes text[], role text, limits jsonb, sha256 text,
             "createdAt" timestamptz, "createdBy" text, "expiresAt" timestamptz, "revokedAt" timestamptz, "lastUsedAt" timestamptz)`,
     );
   }

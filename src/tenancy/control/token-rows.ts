@@ -20,11 +20,12 @@ export class TokenRows {
     token: Omit<StoredToken, 'createdAt' | 'revokedAt' | 'lastUsedAt'>,
     entry: AuditRow | null,
   ): Promise<boolean> {
-    const { id, projectId, name, scopes, role, sha256, expiresAt, createdBy } = token;
+    const { id, projectId, name, scopes, role, limits, sha256, expiresAt, createdBy } = token;
+    const limitsText = limits === null ? null : JSON.stringify(limits);
     const rows = await this.pool.change(
-      sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, role, sha256, expires_at, created_by)
-          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], ${role}, decode(${sha256}, 'hex'), ${expiresAt}::timestamptz,
-            ${createdBy}
+      sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, role, limits, sha256, expires_at, created_by)
+          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], ${role}, ${limitsText}::jsonb, decode(${sha256}, 'hex'),
+            ${expiresAt}::timestamptz, ${createdBy}
           WHERE (${projectId}::uuid IS NULL
             OR EXISTS (SELECT FROM cdp.projects WHERE id = ${projectId}::uuid FOR KEY SHARE))
             AND (${role}::text IS NULL
@@ -96,6 +97,39 @@ export class TokenRows {
             OR encode(sha256, 'hex') = ANY (${tokens.map(({ sha256 }) => sha256)})`,
     );
     return rows.map(([id]) => id ?? '');
+  }
+
+  /** Origins whose pages may use a valid token. */
+  async origins(): Promise<string[]> {
+    const rows = await this.pool.query(
+      sql`SELECT DISTINCT jsonb_array_elements_text(limits -> 'origins') FROM cdp.tokens
+          WHERE limits -> 'origins' <> 'null' AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`,
+    );
+    return rows.map(([origin]) => origin ?? '');
+  }
+
+  /**
+   * Takes some of a token's limit for a day, if that much is left.
+   * @returns what was taken, all or nothing; the day in UTC, and when it ends, in milliseconds from now
+   */
+  async takeOfDay(
+    id: string,
+    what: 'requests' | 'rows',
+    wanted: number,
+    limit: number,
+  ): Promise<{ taken: number; day: string; endsInMs: number }> {
+    const [taken, day, endsInMs] = await this.pool.row(
+      sql`WITH today AS (SELECT (now() AT TIME ZONE 'UTC')::date AS day),
+          taken AS (
+            INSERT INTO cdp.token_use AS token (token_id, what, day, used)
+            SELECT ${id}::uuid, ${what}, day, ${wanted}::int8 FROM today WHERE ${wanted}::int8 <= ${limit}::int8
+            ON CONFLICT (token_id, what) DO UPDATE SET day = excluded.day,
+              used = excluded.used + CASE WHEN token.day = excluded.day THEN token.used ELSE 0 END
+            WHERE excluded.used + CASE WHEN token.day = excluded.day THEN token.used ELSE 0 END <= ${limit}::int8
+            RETURNING 1)
+          SELECT (SELECT count(*) FROM taken), day, 1000 * extract(epoch FROM (day + 1) - now() AT TIME ZONE 'UTC') FROM today`,
+    );
+    return { taken: taken === '1' ? wanted : 0, day: day ?? '', endsInMs: Number(endsInMs) };
   }
 
   async touch(ids: readonly string[]): Promise<void> {

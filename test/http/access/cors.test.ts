@@ -37,6 +37,7 @@ const ASKED = [
   'tracestate',
   'x-consistency',
   'x-request-id',
+  'x-retry-count',
 ];
 const READ = [
   'allow',
@@ -47,6 +48,7 @@ const READ = [
   'server-timing',
   'www-authenticate',
   'x-consistency',
+  'x-read-only',
   'x-request-id',
   'x-served-by',
 ];

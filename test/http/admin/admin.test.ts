@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { SCOPES } from '../../../src/contract/names.js';
+import { DEFAULT_SCOPES } from '../../../src/contract/names.js';
 import { type Service, startService } from '../../../src/service.js';
 import { BY_ITSELF } from '../../../src/contract/audit.js';
 import {
@@ -312,6 +312,7 @@ describe('tokens', () => {
       name: 'importer',
       scopes: ['data:write', 'sql:read'],
       role: null,
+      limits: null,
       created_at: expect.stringMatching(ISO) as string,
       created_by: expect.stringMatching(/^admin /) as string,
       expires_at: '2099-01-02T03:04:05.000Z',
@@ -333,7 +334,7 @@ describe('tokens', () => {
   it('have all scopes and no expiry by default', async () => {
     const { name } = await newProject();
     for (const body of [{}, { expires_at: null }]) {
-      expect((await newToken(name, body)).details).toMatchObject({ scopes: [...SCOPES], expires_at: null });
+      expect((await newToken(name, body)).details).toMatchObject({ scopes: DEFAULT_SCOPES, expires_at: null });
     }
   });
 
@@ -432,7 +433,15 @@ describe('an admin token', () => {
       success: true,
       message: 'token found',
       project: null,
-      token: { id: details.id, name: 'ops', admin: true, scopes: [], role: null, expires_at: expiresAt.toISOString() },
+      token: {
+        id: details.id,
+        name: 'ops',
+        admin: true,
+        scopes: [],
+        role: null,
+        limits: null,
+        expires_at: expiresAt.toISOString(),
+      },
     });
   });
 

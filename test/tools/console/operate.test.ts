@@ -115,6 +115,30 @@ describe('with an admin token', () => {
     await expect.poll(async () => (await call(service.url, 'GET', '/api/cdp/token', { token })).status).toBe(401);
   });
 
+  it('a key that may be public takes limits, which the list shows, and a wrong one is named', async () => {
+    await page.getByRole('button', { name: 'New token' }).click();
+    await dialog().getByLabel('Name').fill('page');
+    expect(await dialog().getByLabel('Only into the tables').count()).toBe(0);
+    for (const scope of [/schema:read/, /sql:read/]) await dialog().getByRole('checkbox', { name: scope }).uncheck();
+    await dialog()
+      .getByRole('checkbox', { name: /data:append/ })
+      .check();
+    await dialog().getByLabel('Only into the tables').fill('clicks');
+    await dialog().getByLabel('Only pages of the origins').fill('https://shop.example.com, https://b.example');
+    await dialog().getByLabel('Rows a day').fill('many');
+    await dialog().getByRole('button', { name: 'Create' }).click();
+    await dialog()
+      .getByText(/rows_per_day must be/)
+      .waitFor();
+    await dialog().getByLabel('Rows a day').fill('5000');
+    await dialog().getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('heading', { name: 'The new token' }).waitFor();
+    await page.getByRole('button', { name: 'Done' }).click();
+    expect(await page.getByRole('row', { name: /page/ }).innerText()).toContain(
+      'only into clicks; pages of https://shop.example.com, https://b.example; 5000 rows a day',
+    );
+  });
+
   it('a token can act as a role, which must exist, and the list shows it', async () => {
     const shop = await service.found('shop');
     await shop.call('POST', '/api/cdp/schema/role', { body: { name: 'intern' } });
