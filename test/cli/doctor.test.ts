@@ -63,7 +63,9 @@ describe('on an embedded Postgres', () => {
       const { code, stdout } = await runProgram(['doctor', '--data-dir', dataDir]);
       expect(code).toBe(1);
       expect(stdout).toMatch(/^PROBLEM +Postgres +.*no space left on device/im);
-      expect(stdout).toMatch(/^PROBLEM +disk +0\.0 MB of 400\.0 MB free: projects can only be read\n +-> Free space on the disk of /m);
+      expect(stdout).toMatch(
+        /^PROBLEM +disk +0\.0 MB of 400\.0 MB free: projects can only be read\n +-> Free space on the disk of /m,
+      );
       await disk.makeRoom(0);
     } finally {
       await disk.close();

@@ -355,7 +355,10 @@ describe('in a folder without a database', () => {
 
 describe('cdp restore', () => {
   it('says if there is no such file', async () => {
-    expect(await run('restore', 'none.cdp')).toMatchObject({ code: 2, stderr: 'cdp: There is no file or folder none.cdp\n' });
+    expect(await run('restore', 'none.cdp')).toMatchObject({
+      code: 2,
+      stderr: 'cdp: There is no file or folder none.cdp\n',
+    });
   });
 });
 

@@ -88,4 +88,5 @@ export async function startThrowaway(folder: string, options: Options = {}): Pro
   };
 }
 
-const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> => findBinaries({ folder, account }, null);
+const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> =>
+  findBinaries({ folder, account }, null);
