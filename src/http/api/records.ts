@@ -5,11 +5,12 @@ import * as wire from '../../contract/wire/batch.js';
 import { deletesFrom } from '../../db/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/batch.js';
+import { arrayOfRecords, rowsChanged } from '../../engine/insert/batch.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
-import { decodeBody } from '../body.js';
+import { decodeBody, isStream } from '../body.js';
 import { keyFor, projectOf, TableInPath, tableInPath } from './call-inputs.js';
 import { redactedDetail, readRightsOf } from '../response/redaction.js';
+import { insertStream } from './record-stream.js';
 import { type Operation, RECORD_ERRORS } from './operation.js';
 
 export const INSERT_RECORDS: Operation = {
@@ -32,6 +33,7 @@ export const INSERT_RECORDS: Operation = {
   key: 'accepted',
   body: wire.BatchBody,
   rawBody: 'json',
+  streams: true,
   example: [
     { email: 'ada@example.com', age: 36, signed_up: '2026-01-31T09:30:00Z' },
     { email: 'grace@example.com', age: null },
@@ -56,11 +58,15 @@ export const INSERT_RECORDS: Operation = {
   async handle(call) {
     const { request, signal } = call;
     const tableName = tableInPath(call);
-    const bytes = await decodeBody(request);
     const query = request.query as wire.BatchQuery;
     const returnIds = query.return === 'ids';
     const upsert = upsertRule(query);
     const quarantine = query.on_error === 'quarantine';
+    if (isStream(request.headers, INSERT_RECORDS)) {
+      return insertStream(call, { upsert, quarantine, queryText: queryText(query) });
+    }
+    refuseForBatches(query);
+    const bytes = await decodeBody(request);
     if (quarantine && returnIds) {
       throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
     }
@@ -68,7 +74,7 @@ export const INSERT_RECORDS: Operation = {
     const { tableCache, throttle, quarantineDays } = call.engine.services;
     const services = { tableCache, throttle, quarantineDays };
     const options = { ...services, returnIds, key, upsert, quarantine, signal };
-    const { response, replayed } = await insertRecords(projectOf(call), tableName, bytes, options);
+    const { response, replayed } = await insertRecords(projectOf(call), tableName, arrayOfRecords(bytes), options);
     const { quarantined_rows = 0, errors } = response;
     const visibleErrors = errors && {
       errors: errors.map((detail) => redactedDetail(detail, readRightsOf(request.context))),
@@ -136,6 +142,15 @@ export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): 
   if (resolution === undefined) return null;
   throw new EngineError('invalid_request', '`resolution` needs `on_conflict`', {
     hint: 'Name the columns of a unique index, such as on_conflict=email.',
+  });
+}
+
+/** @throws EngineError invalid_request */
+function refuseForBatches(query: wire.BatchQuery): void {
+  const name = (['delimiter', 'null', 'offset'] as const).find((name) => query[name] !== undefined);
+  if (name === undefined) return;
+  throw new EngineError('invalid_request', `\`${name}\` is for streams, and this body is a JSON array`, {
+    hint: 'Send Content-Type: text/csv, text/tab-separated-values or application/x-ndjson.',
   });
 }
 
