@@ -35,11 +35,7 @@ export const BatchQuery = Type.Object(
         description: 'For a stream of text/csv: what separates values, one ASCII character. Default: a comma.',
       }),
     ),
-    null: Type.Optional(
-      Type.Union([Type.String(), Type.Array(Type.String())], {
-        description: 'For a stream of delimited text: a value that also means NULL; may be repeated.',
-      }),
-    ),
+    null: Type.Optional(Type.String({ description: 'For a stream of delimited text: a value that also means NULL.' })),
     offset: Type.Optional(
       Type.String({
         pattern: '^[0-9]{1,15}$',

@@ -3,7 +3,6 @@
  */
 import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import { DOCUMENTED, OPTIONAL, type Schema } from '../../contract/schema.js';
-import { STREAM_TYPES } from '../body.js';
 import * as audit from '../../contract/wire/audit.js';
 import * as batch from '../../contract/wire/batch.js';
 import * as failure from '../../contract/wire/failure.js';
@@ -124,9 +123,6 @@ function needed(access: Access): string {
   return access.map((scope) => `\`${scope}\``).join(' or ');
 }
 
-/** Text of any size. */
-const STREAM = { schema: { type: 'string' } };
-
 function operationObject(operation: Operation): Json {
   const { success, params, headers, body } = operation;
   const scopes = needed(operation.access);
@@ -147,10 +143,7 @@ function operationObject(operation: Operation): Json {
       : {
           requestBody: {
             required: true,
-            content: {
-              'application/json': { schema: body, example: operation.example },
-              ...(operation.streams ? Object.fromEntries(STREAM_TYPES.map((type) => [type, STREAM])) : {}),
-            },
+            content: { 'application/json': { schema: body, example: operation.example } },
           },
         }),
     responses: {

@@ -129,7 +129,7 @@ function formatOf({ headers }: FastifyRequest, { delimiter, null: nulls }: Batch
   return {
     kind: 'delimited',
     delimiter: isTabs ? '\t' : (delimiter ?? ','),
-    nulls: nulls === undefined ? [] : [nulls].flat(),
+    nulls: nulls === undefined ? [] : [nulls],
   };
 }
 

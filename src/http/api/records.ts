@@ -23,7 +23,8 @@ export const INSERT_RECORDS: Operation = {
   description:
     "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
     `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
-    'response and inserts nothing. The body may be gzipped.',
+    'response and inserts nothing. The body may be gzipped. As `application/x-ndjson`, `text/csv` or ' +
+    '`text/tab-separated-values` it is a stream of any size, stored in chunks.',
   tag: 'data',
   audit: { operation: 'insert', isChange: false },
   slot: 'typed',
