@@ -7,7 +7,7 @@ export { readCell } from './batch/cell.js';
 export { checkRecords, type RecordCells } from './batch/check-records.js';
 export type { BatchColumn } from './batch/table-layout.js';
 export type { EncodedBatch } from './batch/encoded-batch.js';
-export { readRecords, type RecordBatch } from './batch/read-records.js';
+export { readLines, readRecords, type RecordBatch } from './batch/read-records.js';
 export { BufferList, GrowingBuffer, type OwnedBuffer } from './buffers.js';
 export { readDataBody, readJsonBody } from './json/json-body.js';
 export { jsonText, type JsonNode } from './json/nodes.js';

@@ -287,6 +287,9 @@ export interface Redacted {
 /** One error of a request. `record` is the 0-based index in the request's array. */
 export interface ErrorDetail {
   record?: number;
+  /** In a stream, instead of `record`: its 1-based line, and its first byte in the decoded body. */
+  line?: number;
+  offset?: number;
   column?: string;
   /** The columns of a constraint that has several, instead of `column`. */
   columns?: string[];
@@ -323,6 +326,8 @@ export class EngineError extends Error {
   readonly isDetailGiven: boolean | undefined;
   readonly unconvertible: UnconvertibleRows | undefined;
   readonly values: ValueCount[] | undefined;
+  /** What a stream has stored before the error. */
+  readonly stored: StoredPart | undefined;
   /** Seconds after which to retry; undefined: the default of the error exit; null: unknown. */
   readonly retryAfter: number | null | undefined;
   /** What is unavailable, for an error that {@link isOutage}; default: the database; null: nothing, a retry is enough. */
@@ -339,15 +344,28 @@ export class EngineError extends Error {
     this.errorCount = errorCount ?? options.errors?.length ?? 0;
   }
 
+  /** The same error, with other texts or more details. */
+  with({ message = this.message, ...changes }: EngineErrorOptions & { message?: string }): EngineError {
+    const { code, name: _, cause, ...options } = this;
+    return new EngineError(code, message, { ...options, cause, ...changes });
+  }
+
   get status(): number {
     return ERROR_CODES[this.code].status;
   }
 }
 
-export type EngineErrorOptions = Partial<Omit<EngineError, 'code' | 'status' | 'name' | 'message' | 'stack'>>;
+export type EngineErrorOptions = Partial<Omit<EngineError, 'code' | 'status' | 'name' | 'message' | 'stack' | 'with'>>;
 
 /** Whether the operator has to know of the error, unless its `dependency` is null. */
 export const isOutage = ({ code }: EngineError): boolean => code === 'database_unavailable' || code === 'disk_full';
+
+/** The part of a stream that is stored. */
+export interface StoredPart {
+  readonly rows: number;
+  /** Of the decoded body; what follows them is not stored. */
+  readonly bytes: number;
+}
 
 /** A value that cannot be converted, as text that may be cut, and the number of rows that have it. */
 export interface ValueCount {

@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Schema } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
-import { BEGIN, type Session, sql, type Statement } from '../pg/index.js';
+import { BEGIN, type Fragment, type Session, sql, type Statement } from '../pg/index.js';
 import { keyPathsOf } from '../tenancy/placement.js';
 
 export interface IdempotencyKey {
@@ -23,6 +23,24 @@ export interface IdempotencyKey {
   bodySha256: string;
   /** How long the receipt is kept. */
   receiptDays: number;
+  /** The part of a stream that the request stores; absent: it is no stream. */
+  readonly chunk?: ChunkOfStream;
+}
+
+/** A chunk that is stored under a key. */
+export interface ChunkOfStream {
+  /** The range in the decoded body. */
+  readonly start: number;
+  readonly end: number;
+  /** Hex. */
+  readonly sha256: string;
+  /** It is the last of its stream. */
+  readonly isLast: boolean;
+  /**
+   * What to keep of the stream so far.
+   * @param response to the chunk
+   */
+  stateAfter(response: unknown): { readonly state: object; readonly rows: number };
 }
 
 /** The response to a request. */
@@ -80,6 +98,9 @@ export const deletesFrom = (tableName: string): string => `DELETE ${tableName}`;
 export const appendsTo = (tableName: string, callerId: string): string =>
   `APPEND ${tableName} ${createHash('sha256').update(callerId).digest('hex')}`;
 
+/** The namespace of a stream. */
+export const streamsInto = (tableName: string): string => `STREAM ${tableName}`;
+
 /** The column `path`: the namespace, within the role that the project has made and as which the request acts, or null. */
 export const pathOf = (role: string | null, namespace: string): string =>
   role === null ? namespace : `${keyPathsOf(role)}${namespace}`;
@@ -102,6 +123,28 @@ export function lockOf(path: string, key: string): string {
   return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
 }
 
+/** Takes the locks of the key until the end of the transaction; false: another request has one. */
+export function lockKey(role: string | null, { text, namespace }: IdempotencyKey): Statement {
+  const [path, anyPath] = [pathOf(role, namespace), pathOf(role, ANY_NAMESPACE)];
+  return sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(anyPath, text)}::pg_catalog.int8)
+    AND pg_catalog.pg_try_advisory_xact_lock(${lockOf(path, text)}::pg_catalog.int8)`;
+}
+
+/** Where the row of a key is, and how a SELECT locks it: that makes the commit wait for synchronous standbys. */
+export const keyTable = (role: string | null, text: string): { from: Fragment; lock: Fragment } =>
+  role === null
+    ? { from: sql`_cdp.idempotency_keys`, lock: sql`FOR UPDATE` }
+    : { from: sql`_cdp.keys_of_role(ARRAY[${text}::pg_catalog.text])`, lock: sql`` };
+
+export const keyIsBusy = () =>
+  new EngineError('request_in_flight', 'A request with this Idempotency-Key is still running');
+
+export const keyIsSettled = () =>
+  new EngineError(
+    'key_settled',
+    'This Idempotency-Key was settled as not stored; requests that use it are always rejected',
+  );
+
 /**
  * Begins the transaction and locks the key until its end.
  * @returns the response stored under it; null: the key is new
@@ -110,36 +153,26 @@ export function lockOf(path: string, key: string): string {
 export async function claimKey<A>(
   session: Session,
   role: string | null,
-  { text, namespace, fingerprint }: IdempotencyKey,
+  key: IdempotencyKey,
   responseSchema: Schema<A>,
 ): Promise<{ response: A } | null> {
+  const { text, namespace, fingerprint } = key;
   const [path, anyPath] = [pathOf(role, namespace), pathOf(role, ANY_NAMESPACE)];
-  const [from, lock] =
-    role === null
-      ? [sql`_cdp.idempotency_keys`, sql`FOR UPDATE`]
-      : [sql`_cdp.keys_of_role(ARRAY[${text}::pg_catalog.text])`, sql``];
+  const { from, lock } = keyTable(role, text);
   // A separate statement after the lock looks up the row, so that its snapshot sees the commit of the last holder. A
   // row lock makes the commit wait for synchronous standbys, which may still lack the response.
   const [, locked, storedKey] = await session.run([
     BEGIN,
-    sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(anyPath, text)}::pg_catalog.int8)
-      AND pg_catalog.pg_try_advisory_xact_lock(${lockOf(path, text)}::pg_catalog.int8)`,
+    lockKey(role, key),
     sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM ${from}
       WHERE key = ${text} AND ((path = ${path} AND (${isKept} OR answer IS NULL)) OR (path = ${anyPath} AND answer IS NULL))
       ORDER BY path DESC LIMIT 1 ${lock}`,
   ]);
-  if (locked?.rows[0]?.[0] !== 't') {
-    throw new EngineError('request_in_flight', 'A request with this Idempotency-Key is still running');
-  }
+  if (locked?.rows[0]?.[0] !== 't') throw keyIsBusy();
   const earlier = storedKey?.rows[0];
   if (earlier === undefined) return null;
   const [storedFingerprint, answer] = earlier;
-  if (answer == null) {
-    throw new EngineError(
-      'key_settled',
-      'This Idempotency-Key was settled as not stored; requests that use it are always rejected',
-    );
-  }
+  if (answer == null) throw keyIsSettled();
   const response = storedFingerprint === fingerprint ? readResponse(answer, responseSchema) : null;
   if (response === null) {
     throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');

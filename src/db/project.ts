@@ -11,6 +11,7 @@ import type { DatabaseAccess, ConnectionUse, RequestedConnection } from './datab
 import { type RequestTimer, type Deadline, queryTimeout } from './backend-request.js';
 import { DryRun } from './dry-run.js';
 import { claimKey, type IdempotencyKey, storeResponse } from './idempotency.js';
+import { type ChunkKey, claimChunk, storeChunk } from './stream-keys.js';
 import { positionOf, UNKNOWN_POSITION } from './position.js';
 import type { Growth } from './quota.js';
 import type { RequestTrace } from './trace.js';
@@ -99,6 +100,11 @@ export class Project {
   /** The project for a request whose changes are rolled back at the end. */
   inDryRun(): Project {
     return this.with({ dryRun: new DryRun(this.schema) });
+  }
+
+  /** For the next chunk of a stream, which may wait as long as a request of its own. */
+  forNextChunk(): Project {
+    return this.with({ waitBudget: new WaitBudget(this.database.waitMs) });
   }
 
   /** For the same request, and its time to wait. */
@@ -232,7 +238,9 @@ export class Project {
     return this.use(options, growth, async (connection, timer) => {
       const { session } = connection;
       try {
-        const earlier = await claimKey(session, this.role, key, responseSchema);
+        const earlier = isOfChunk(key)
+          ? await claimChunk(session, this.role, key)
+          : await claimKey(session, this.role, key, responseSchema);
         if (earlier === null) {
           // Checked only now: a repeat gets its response even without room.
           await this.requireRoom(growth);
@@ -292,7 +300,7 @@ export class Project {
     key: IdempotencyKey | null,
   ): Promise<T> {
     const { dryRun } = this;
-    const stored = key === null ? [] : storeResponse(this.role, key, response, rows);
+    const stored = key === null ? [] : this.storedUnder(key, response, rows);
     const options = { hasKey: key !== null, isIdempotent, prepared, reset };
     const { results, error } =
       dryRun === null
@@ -307,6 +315,10 @@ export class Project {
     return runAndClose(after, () => onRefused(error, results, after));
   }
 
+  private storedUnder(key: IdempotencyKey, response: unknown, rows: number | undefined): Statement[] {
+    return isOfChunk(key) ? storeChunk(this.role, key, response) : storeResponse(this.role, key, response, rows);
+  }
+
   private use<T>(
     options: UseOptions,
     growth: Growth,
@@ -319,6 +331,8 @@ export class Project {
     return this.database.run({ row, role, waitBudget, replica, connection, deadline, growth, trace }, work);
   }
 }
+
+const isOfChunk = (key: IdempotencyKey): key is ChunkKey => key.chunk !== undefined;
 
 /** Runs a callback and ends its transaction, also if it throws: nothing that it has left running may use the connection. */
 async function runAndClose<T>(db: QueryRunner, work: () => T | Promise<T>): Promise<T> {

@@ -5,12 +5,21 @@
 import { DAY_MS } from '../contract/calendar.js';
 import type { Receipt } from '../contract/wire/receipts.js';
 import { type Fragment, sql } from '../pg/index.js';
-import { ANY_NAMESPACE, deletesFrom, isKept, lockOf, namespaceIn, NOT_OF_ROLES, pathOf } from './idempotency.js';
+import {
+  ANY_NAMESPACE,
+  deletesFrom,
+  isKept,
+  lockOf,
+  namespaceIn,
+  NOT_OF_ROLES,
+  pathOf,
+  streamsInto,
+} from './idempotency.js';
 import type { Project } from './project.js';
 import type { WriteEnd } from './transaction.js';
 import type { QueryRunner } from './query-runner.js';
 
-/** Maximum number of keys settled in one transaction, which holds up to three locks for each. */
+/** Maximum number of keys settled in one transaction, which holds up to four locks for each. */
 const SETTLED_AT_ONCE = 50;
 
 interface ReceiptsOptions {
@@ -52,8 +61,8 @@ export async function readReceipts(
 
 /** The paths of the keys that are locked, and that are refused once settled. */
 const pathsOf = (role: string | null, tableName: string | null): string[] =>
-  (tableName === null ? [ANY_NAMESPACE] : [tableName, deletesFrom(tableName)]).map((namespace) =>
-    pathOf(role, namespace),
+  (tableName === null ? [ANY_NAMESPACE] : [tableName, deletesFrom(tableName), streamsInto(tableName)]).map(
+    (namespace) => pathOf(role, namespace),
   );
 
 /** Rows of requests: the row of a settled key has no fingerprint. Not by the response, which the reader may not see. */
@@ -131,14 +140,16 @@ async function lookUp(
     sql`SELECT number FROM pg_catalog.unnest(${locks.flat()}::pg_catalog.int8[]) AS number
       WHERE NOT CASE WHEN pg_catalog.pg_try_advisory_lock(number) THEN pg_catalog.pg_advisory_unlock(number) ELSE false END`,
     sql`SELECT key, path, fingerprint IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
-        pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+        pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        stream_rows, stream_bytes, is_complete
       FROM ${rowsOf(role, sql`${keys}::pg_catalog.text[]`)} WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areReceipts(role, tableName)}
         OR (fingerprint IS NULL AND path = ANY (${[...paths, pathOf(role, ANY_NAMESPACE)]}::pg_catalog.text[])))
       ORDER BY created_at DESC ${db.isReader || role !== null ? sql`` : sql`FOR KEY SHARE`}`,
   ]);
   const heldLocks = new Set(lockRows?.rows.map(([number]) => number));
   const rows = new Map<string, ReceiptRow[]>(keys.map((key) => [key, []]));
-  for (const [key = '', path, isSettled, kept, count, transaction, sha256, at] of stored?.rows ?? []) {
+  for (const row of stored?.rows ?? []) {
+    const [key = '', path, isSettled, kept, count, transaction, sha256, at, streamRows, bytes, isComplete] = row;
     rows.get(key ?? '')?.push({
       isSettled: isSettled === 't',
       isKept: kept === 't',
@@ -146,10 +157,11 @@ async function lookUp(
       receipt: {
         key: key ?? '',
         status: 'stored',
-        rows: count == null ? null : Number(count),
+        rows: numberIn(count ?? streamRows),
         stored_at: at ?? '',
         transaction_id: transaction ?? null,
         body_sha256: sha256 ?? null,
+        ...(bytes == null ? {} : { bytes: Number(bytes), complete: isComplete === 't' }),
       },
     });
   }
@@ -160,6 +172,8 @@ async function lookUp(
   }));
   return { response: null, resultOf: () => evidence };
 }
+
+const numberIn = (text: string | null | undefined): number | null => (text == null ? null : Number(text));
 
 /** @param settle whether settling was requested: the key is settled unless a request held it */
 function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: string): Receipt[] {
@@ -183,6 +197,6 @@ function storedReceipt({ namespace, receipt }: ReceiptRow): StoredReceipt {
   const [word = '', rest] = namespace.split(' ');
   if (rest === undefined) return { ...receipt, table: word, operation: 'insert' };
   if (word === 'APPEND') return { ...receipt, table: rest.split(' ')[0] ?? '', operation: 'insert' };
-  if (!rest.startsWith('/')) return { ...receipt, table: rest, operation: 'delete' };
+  if (!rest.startsWith('/')) return { ...receipt, table: rest, operation: word === 'DELETE' ? 'delete' : 'stream' };
   return { ...receipt, table: null, operation: rest === '/api/cdp/sql' ? 'sql' : 'schema' };
 }

@@ -12,7 +12,7 @@ import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import { MemoryBudget } from '../engine/limits/memory-budget.js';
 import type { Route, Access } from './route.js';
-import { announcedBytes } from './body.js';
+import { bytesToReserve } from './body.js';
 import { allowPage } from './edge/cors.js';
 import { HttpError } from './response/error-exit.js';
 
@@ -43,7 +43,7 @@ export class Admission {
     if (caller.project !== null) {
       const project = this.engine.admit(caller.project, route.slot, context.span?.trace, caller.role);
       context.project = project;
-      const bytes = announcedBytes(headers, route.bodyBytes);
+      const bytes = bytesToReserve(headers, route);
       context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);
     }
   }

@@ -10,6 +10,7 @@ import type { EventLoopThrottle } from '../engine/limits/event-loop-throttle.js'
 import { allSteps, GrowingBuffer, readJsonBody } from '../codec/index.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
+import type { Route } from './route.js';
 
 /** The size that a body may reach: the limit, if it is chunked or compressed. */
 export function announcedBytes(headers: IncomingHttpHeaders, limit: number = LIMITS.bodyBytes): number {
@@ -24,6 +25,20 @@ const limitOf = ({ context }: FastifyRequest): number => context.route?.bodyByte
 const tooLarge = (what: string, limit: number) =>
   new EngineError('payload_too_large', `The ${what} is larger than ${limit} bytes`);
 
+/** The content types of streams (docs/api.md, "Streams"). */
+export const STREAM_TYPES: readonly string[] = ['application/x-ndjson', 'text/csv', 'text/tab-separated-values'];
+
+/** Reserved for a stream that has sent nothing; then it reserves what it uses. */
+const STREAM_BYTES = 64 * 1024;
+
+/** Whether the body is a stream, on a route that takes them. */
+export const isStream = ({ 'content-type': type = '' }: IncomingHttpHeaders, route: Pick<Route, 'streams'>): boolean =>
+  route.streams === true && STREAM_TYPES.includes((type.split(';')[0] ?? '').trim().toLowerCase());
+
+/** The memory to reserve for a body before it is read. */
+export const bytesToReserve = (headers: IncomingHttpHeaders, route: Pick<Route, 'streams' | 'bodyBytes'>): number =>
+  isStream(headers, route) ? STREAM_BYTES : announcedBytes(headers, route.bodyBytes);
+
 /** The size of the first buffer, if a body has no Content-Length. */
 const FIRST_BYTES = 16 * 1024;
 
@@ -36,6 +51,7 @@ export function readBody(
   payload: IncomingMessage,
   done: (error: Error | null, body?: Buffer) => void,
 ): void {
+  request.context.askForBody();
   const limit = limitOf(request);
   const announced = payload.headers['content-length'];
   if (Number(announced ?? 0) > limit) return done(tooLarge('body', limit));
@@ -65,6 +81,61 @@ const aborted = (cause?: Error) =>
   new EngineError('invalid_request', 'The request was aborted by the client', { cause });
 
 const isReset = (error: NodeJS.ErrnoException): boolean => error.code === 'ECONNRESET';
+
+/** The body of a stream, piece by piece: none is read before it is asked for. */
+export class PiecesOfBody {
+  private waiting: { take: (piece: IteratorResult<Buffer, void>) => void; fail: (error: Error) => void } | null = null;
+  private timer: NodeJS.Timeout | undefined;
+
+  /** @param idleMs a client that sends nothing for this long is refused */
+  constructor(
+    private readonly raw: IncomingMessage,
+    private readonly idleMs: number,
+  ) {
+    raw.on('readable', this.look).on('end', this.look).on('error', this.fail).on('close', this.look);
+  }
+
+  /** @throws EngineError invalid_request if the client has disconnected; request_timeout */
+  next(): Promise<IteratorResult<Buffer, void>> {
+    return new Promise((resolve, reject) => {
+      this.waiting = { take: resolve, fail: reject };
+      this.timer = setTimeout(() => this.fail(idle(this.idleMs)), this.idleMs);
+      this.look();
+    });
+  }
+
+  /** Call this at the end: what still arrives is read and forgotten, so that the client gets to read the response. */
+  discard(): void {
+    clearTimeout(this.timer);
+    this.waiting = null;
+    const { raw } = this;
+    raw.off('readable', this.look).off('end', this.look).off('error', this.fail).off('close', this.look);
+    // The response has been decided.
+    raw.on('error', () => {}).resume();
+  }
+
+  private readonly look = (): void => {
+    const { waiting, raw } = this;
+    if (waiting === null) return;
+    const piece = raw.read() as Buffer | null;
+    if (piece !== null) this.settle(() => waiting.take({ done: false, value: piece }));
+    else if (raw.readableEnded) this.settle(() => waiting.take({ done: true, value: undefined }));
+    else if (raw.destroyed) this.fail(aborted());
+  };
+
+  private readonly fail = (error: Error): void => {
+    const { waiting } = this;
+    if (waiting !== null) this.settle(() => waiting.fail(isReset(error) ? aborted(error) : error));
+  };
+
+  private settle(done: () => void): void {
+    clearTimeout(this.timer);
+    this.waiting = null;
+    done();
+  }
+}
+
+const idle = (ms: number) => new EngineError('request_timeout', `Nothing of the body has arrived for ${ms} ms`);
 
 const unpack = promisify(gunzip);
 

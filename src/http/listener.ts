@@ -17,7 +17,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Schema } from '../contract/schema.js';
 import { thoroughValidator } from '../contract/validator.js';
-import { readBody } from './body.js';
+import { isStream, readBody, STREAM_TYPES } from './body.js';
 import { ClientConnections } from './edge/client-connections.js';
 import { errorInHead } from './edge/request-head.js';
 import { KnownPaths, hintForUnknownPath } from './known-paths.js';
@@ -63,13 +63,14 @@ export function createListener(
   errors: ErrorExit,
   observer: RequestObserver = NO_OBSERVER,
 ): FastifyInstance {
-  const connections = new ClientConnections();
+  const connections = new ClientConnections(settings.requestTimeoutMs);
   const paths = new KnownPaths();
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
     const { raw } = reply;
     const context = new RequestContext(clientAddress(request), settings.streamStallMs, () => observer.end(request));
     context.path = paths.of(request);
     request.context = context;
+    if (/^100-continue$/i.test(request.headers.expect ?? '')) context.askForBody = () => raw.writeContinue();
     connections.begin(raw, () => {
       observer.close(request, reply);
       context.close(raw.headersSent ? raw.statusCode : null, raw.writableFinished);
@@ -92,6 +93,14 @@ export function createListener(
   app.addContentTypeParser('text/plain', (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
     if (request.context.route?.rawBody === 'json-or-text') readBody(request, payload, done);
     else done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE('text/plain'));
+  });
+  app.addContentTypeParser([...STREAM_TYPES], (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
+    const { route } = request.context;
+    if (!isStream(request.headers, route ?? {})) {
+      return done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE(request.headers['content-type']));
+    }
+    connections.expectStream(payload);
+    done(null);
   });
   app.decorateRequest('context');
   app.addHook('onRoute', (route) => paths.add(route));
@@ -119,7 +128,8 @@ export function createListener(
 function httpLimits({ requestTimeoutMs, trustProxy }: ListenerSettings) {
   return {
     bodyLimit: LIMITS.bodyBytes,
-    requestTimeout: requestTimeoutMs,
+    // Node's limit would end every stream; `ClientConnections` has one for the other bodies.
+    requestTimeout: 0,
     connectionTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
@@ -158,6 +168,8 @@ function handleOddRequests(app: FastifyInstance, connections: ClientConnections)
   const { server } = app;
   // Node would answer 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
+  // The client may send its body once the request is admitted.
+  server.on('checkContinue', (request, response) => server.emit('request', request, response));
   server.on('connect', (_request, socket) => {
     socket.on('error', () => socket.destroy());
     void connections.refuse(noTunnel(), socket as Socket);

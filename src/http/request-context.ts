@@ -47,6 +47,9 @@ export class RequestContext {
   /** Status of the response, set at its end; null: no response was begun. */
   status: number | null = null;
 
+  /** Answers `Expect: 100-continue`, if the client has sent that: it waits for permission to send its body. */
+  askForBody: () => void = () => {};
+
   private readonly controller = new AbortController();
   private readonly buffers: { free(): void }[] = [];
   private closed = false;

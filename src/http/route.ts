@@ -23,6 +23,8 @@ export interface Call {
 export interface RouteSettings {
   schemaHoldMs: number;
   receiptDays: number;
+  /** How long a client may take to send a body, or the next part of a stream. */
+  requestTimeoutMs: number;
   /** Whether MCP tools may insert. */
   mcpWrites: boolean;
   /** Origins whose pages may call the API, or only `*`; null: none. */
@@ -88,6 +90,8 @@ export interface Route {
    * `json-or-text`: the body may also be sent as text/plain, the default of `fetch` for strings.
    */
   readonly rawBody?: 'json' | 'json-or-text';
+  /** Also takes bodies of the types of streams, which the handler reads. */
+  readonly streams?: true;
   /** The limit for the bytes of its body. Default: `LIMITS.bodyBytes`. */
   readonly bodyBytes?: number;
   /** Field of the body with data, in which keys may repeat. */

@@ -34,79 +34,123 @@ interface CsvOptions {
   firstLine: number;
 }
 
-const BACKSLASH = `If a quote within quotes is written \\": --escape '\\'. `;
+/** Text that is not what its format says. */
+export class CsvError extends Error {
+  /** @param line 1-based; of the place, not of the record */
+  constructor(
+    readonly complaint: string,
+    readonly line: number,
+    /** A backslash is before the quote. */
+    readonly isEscaped: boolean,
+  ) {
+    super(complaint);
+  }
+}
 
 /**
- * Skips blank lines, unless the records have only one field: then they are NULL.
- * @throws FileError that names the line if a quote is not closed, or is followed by text
+ * Reads the records of a text that arrives in parts. Skips blank lines, unless the records have only one field: then they
+ * are NULL.
  */
+export class CsvReader {
+  /** Where the next record begins: its 1-based line, and its place in the text last read. */
+  line: number;
+  at = 0;
+  /** The place of the record last read. */
+  start = 0;
+  private readonly patterns: ReturnType<typeof patternsFor>;
+
+  /** @param fields of a record; 0: as many as the first one has */
+  constructor(
+    private readonly options: CsvOptions,
+    private fields = 0,
+  ) {
+    this.line = options.firstLine;
+    this.patterns = patternsFor(options);
+  }
+
+  /**
+   * @param text begins with a record
+   * @param isLast the text is complete; otherwise its last record may not be
+   * @throws CsvError if a quote is not closed, or is followed by text
+   */
+  *records(text: string, isLast: boolean): Generator<CsvRecord, void> {
+    this.at = 0;
+    while (this.at < text.length) {
+      const start = this.at;
+      const record = this.recordAt(text, start, isLast);
+      if (record === undefined) return;
+      const { cells, next } = record;
+      const { line } = this;
+      this.line += Math.max(1, countOf(text, '\n', start, next));
+      this.at = next;
+      this.fields ||= cells.length;
+      const isBlank = cells.length === 1 && cells[0] === null;
+      this.start = start;
+      if (!isBlank || this.fields === 1) yield { line, cells };
+    }
+  }
+
+  /** The record at `start`, and the start of the next one; undefined if the record has not arrived completely. */
+  private recordAt(text: string, start: number, isLast: boolean): { cells: Cell[]; next: number } | undefined {
+    const { delimiter, hasQuotes } = this.options;
+    const { quoted, unquoted, unescaped } = this.patterns;
+    const cells: Cell[] = [];
+    for (let at = start; ;) {
+      const isQuoted = hasQuotes && text.charCodeAt(at) === QUOTE;
+      const pattern = isQuoted ? quoted : unquoted;
+      pattern.lastIndex = at;
+      const isWhole = pattern.test(text);
+      if (!isWhole && isLast) throw this.error('a quote is not closed', text, start, at);
+      const end = pattern.lastIndex;
+      // More of the value may follow, or the second character of the line end.
+      if (!isWhole || (!isLast && end + 1 >= text.length)) return undefined;
+      cells.push(isQuoted ? unescaped(text.slice(at + 1, end - 1)) : end === at ? null : text.slice(at, end));
+      const after = text.charAt(end);
+      at = end + 1;
+      if (after === '\r') return { cells, next: text.charCodeAt(at) === LF ? at + 1 : at };
+      if (after === '\n' || after === '') return { cells, next: at };
+      if (after !== delimiter) throw this.error('text follows a closing quote', text, start, end);
+    }
+  }
+
+  private error(complaint: string, text: string, start: number, at: number): CsvError {
+    const isEscaped = text.slice(at - 2, at) === '\\"';
+    return new CsvError(complaint, this.line + countOf(text, '\n', start, at), isEscaped);
+  }
+}
+
+const BACKSLASH = `If a quote within quotes is written \\": --escape '\\'. `;
+
+/** @throws FileError that names the line, as {@link CsvReader.records} */
 export async function* csvRecords(
   text: AsyncIterable<string> | Iterable<string>,
   options: CsvOptions,
   path: string,
 ): AsyncGenerator<CsvRecord, void> {
-  const { delimiter, hasQuotes } = options;
-  const { quoted, unquoted, unescaped } = patternsFor(options);
-  let line = options.firstLine;
+  const reader = new CsvReader(options);
   /** The unread text, which begins with a record. */
   let rest = '';
   /** The length of `rest` from which to read it again, so that a long record is not read again for every chunk. */
   let enough = 0;
-  let fields = 0;
-
-  const fail = (complaint: string, start: number, at: number): never => {
-    const isEscaped = rest.slice(at - 2, at) === '\\"';
+  try {
+    for await (const piece of text) {
+      rest += piece;
+      if (rest.length < enough) continue;
+      yield* reader.records(rest, false);
+      rest = rest.slice(reader.at);
+      if (rest.length > RECORD_CHARACTERS)
+        throw new FileError(`${path}, line ${reader.line}: a record does not end; a quote is not closed`);
+      enough = rest.length * 2;
+    }
+    yield* reader.records(rest, true);
+  } catch (error) {
+    if (!(error instanceof CsvError)) throw error;
+    const { complaint, line, isEscaped } = error;
     throw new FileError(
-      `${path}, line ${line + countOf(rest, '\n', start, at)}: ${complaint}`,
+      `${path}, line ${line}: ${complaint}`,
       `${isEscaped ? BACKSLASH : ''}If quotes are text in this file: --no-quotes. If the delimiter is another one: --delimiter`,
     );
-  };
-
-  /** The record at `start`, and the start of the next one; undefined if the record has not arrived completely. */
-  const recordAt = (start: number, isLast: boolean): { cells: Cell[]; next: number } | undefined => {
-    const cells: Cell[] = [];
-    for (let at = start; ;) {
-      const isQuoted = hasQuotes && rest.charCodeAt(at) === QUOTE;
-      const pattern = isQuoted ? quoted : unquoted;
-      pattern.lastIndex = at;
-      const isWhole = pattern.test(rest);
-      if (!isWhole && isLast) fail('a quote is not closed', start, at);
-      const end = pattern.lastIndex;
-      // More of the value may follow, or the second character of the line end.
-      if (!isWhole || (!isLast && end + 1 >= rest.length)) return undefined;
-      cells.push(isQuoted ? unescaped(rest.slice(at + 1, end - 1)) : end === at ? null : rest.slice(at, end));
-      const after = rest.charAt(end);
-      at = end + 1;
-      if (after === '\r') return { cells, next: rest.charCodeAt(at) === LF ? at + 1 : at };
-      if (after === '\n' || after === '') return { cells, next: at };
-      if (after !== delimiter) fail('text follows a closing quote', start, end);
-    }
-  };
-
-  const complete = function* (isLast: boolean): Generator<CsvRecord, void> {
-    let start = 0;
-    while (start < rest.length) {
-      const record = recordAt(start, isLast);
-      if (record === undefined) break;
-      const { cells, next } = record;
-      fields ||= cells.length;
-      const isBlank = cells.length === 1 && cells[0] === null;
-      if (!isBlank || fields === 1) yield { line, cells };
-      line += Math.max(1, countOf(rest, '\n', start, next));
-      start = next;
-    }
-    rest = rest.slice(start);
-  };
-
-  for await (const piece of text) {
-    rest += piece;
-    if (rest.length < enough) continue;
-    yield* complete(false);
-    if (rest.length > RECORD_CHARACTERS)
-      throw new FileError(`${path}, line ${line}: a record does not end; a quote is not closed`);
-    enough = rest.length * 2;
   }
-  yield* complete(true);
 }
 
 /** Patterns for a value at a position. As in Postgres, an escape is text unless a quote or another escape follows. */

@@ -11,7 +11,7 @@ import type { Tenancy } from '../tenancy/tenancy.js';
 import { withServer } from '../tenancy/postgres-server.js';
 
 /** Tables of the service with rows of the project: the responses by Idempotency-Key, the receipts and the quarantine. */
-const OF_SERVICE = ['idempotency_keys', 'quarantined'];
+const OF_SERVICE = ['idempotency_keys', 'quarantined', 'stream_chunks'];
 
 /**
  * A table with its own rows, or a partitioned one with all of its partitions: the partition of a row may depend on the

@@ -242,7 +242,8 @@ export class ProjectDatabaseSetup {
     const role = postgresRole(placement, name);
     return this.asService(tenancy, placement, async (session) => {
       // A later role of the name must not get its responses.
-      const deleteKeys = sql`DELETE FROM _cdp.idempotency_keys WHERE starts_with(path, ${keyPathsOf(name)})`;
+      const deleteKeys = sql`WITH chunks AS (DELETE FROM _cdp.stream_chunks WHERE starts_with(path, ${keyPathsOf(name)}))
+        DELETE FROM _cdp.idempotency_keys WHERE starts_with(path, ${keyPathsOf(name)})`;
       await session.query(LIMIT_STATEMENTS);
       if (!(await madeRoles(session, placement)).includes(role)) {
         await session.query(deleteKeys);

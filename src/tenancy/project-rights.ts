@@ -119,12 +119,13 @@ export async function grantAccess(
 }
 
 /** The columns for receipts. Not the responses, which may contain rows that the reader may not see. */
-const RECEIPT = 'path, key, fingerprint, created_at, body_sha256, row_count, transaction_id';
+const RECEIPT =
+  'path, key, fingerprint, created_at, body_sha256, row_count, transaction_id, stream_rows, stream_bytes, is_complete';
 
 /** Grants rights to the tables that a batch writes besides its records. A new version may add a table. */
 export async function grantBookkeeping(session: Session, { writer, reader }: Placement): Promise<void> {
   await session.query(
-    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.quarantine, _cdp.quarantined
+    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.stream_chunks, _cdp.quarantine, _cdp.quarantined
         TO ${ident(writer)}`,
   );
   await session.query(sql`GRANT SELECT (${trusted(RECEIPT)}) ON _cdp.idempotency_keys TO ${ident(reader)}`);
@@ -133,7 +134,7 @@ export async function grantBookkeeping(session: Session, { writer, reader }: Pla
 /** A condition for the service's role. Tables that a migration will add do not count. */
 const hasBookkeeping = ({ writer, reader }: Placement): Fragment => sql`(
   SELECT bool_and(has_table_privilege(${writer}, to_regclass(name), privilege))
-  FROM unnest('{_cdp.idempotency_keys,_cdp.quarantine}'::text[]) name,
+  FROM unnest('{_cdp.idempotency_keys,_cdp.stream_chunks,_cdp.quarantine}'::text[]) name,
     unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) privilege
 ) AND (
   SELECT bool_and(has_column_privilege(${reader}, attrelid, attnum, 'SELECT'))

@@ -215,6 +215,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         { name: 'idempotency_keys', may },
         { name: 'quarantine', may },
         { name: 'quarantined', may },
+        { name: 'stream_chunks', may },
       ]);
     });
 

@@ -77,7 +77,8 @@ export function isOwn(
   schema: string,
 ): boolean {
   if (namespace !== null && schemas.has(namespace)) return true;
-  if (namespace === '_cdp') return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantined?)$/.test(name);
+  if (namespace === '_cdp')
+    return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantined?|stream_chunks)$/.test(name);
   if (namespace !== null) return false;
   // A cast belongs to the project if it converts from or to one of its types.
   if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) {

@@ -21,6 +21,11 @@ import { EncodedBatch } from './encoded-batch.js';
 export interface BatchEncoder {
   /** @returns null: the checked path must read the batch */
   encode(body: Uint8Array): EncodedBatch | null;
+  /**
+   * The same for records in lines.
+   * @param count the number of lines that are not blank
+   */
+  encodeLines(lines: Uint8Array, count: number): EncodedBatch | null;
 }
 
 /**
@@ -32,12 +37,11 @@ export function batchEncoder(columns: readonly BatchColumn[], marksDefaults: boo
   const format = columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text';
   const layout = tableLayoutOf(columns, format);
   const markedLayout = marksDefaults ? tableLayoutOf(columns, 'marked') : null;
-  return {
-    encode(body) {
-      if (!isUtf8(body)) return null;
-      return encodeBatch(layout, body) ?? (markedLayout === null ? null : encodeBatch(markedLayout, body));
-    },
+  const encode = (body: Uint8Array, lines: number | null) => {
+    if (!isUtf8(body)) return null;
+    return encodeBatch(layout, body, lines) ?? (markedLayout === null ? null : encodeBatch(markedLayout, body, lines));
   };
+  return { encode: (body) => encode(body, null), encodeLines: encode };
 }
 
 /**
@@ -49,10 +53,13 @@ const KEPT_BYTES = 32 * 1024 * 1024;
 /** One for all tables, since a call never waits. */
 let encoder: WasmEncoder | null = null;
 
-/** @returns null: the checked path must read the batch */
-export function encodeBatch(layout: TableLayout, body: Uint8Array): EncodedBatch | null {
+/**
+ * @param lines the number of records, one in each line; null: the body is an array
+ * @returns null: the checked path must read the batch
+ */
+export function encodeBatch(layout: TableLayout, body: Uint8Array, lines: number | null = null): EncodedBatch | null {
   encoder ??= new WasmEncoder();
-  const batch = encoder.run(layout, body);
+  const batch = encoder.run(layout, body, lines);
   if (encoder.used > KEPT_BYTES) encoder = null;
   return batch;
 }
@@ -67,7 +74,7 @@ interface WasmExports {
   allocLayout(length: number): number;
   useLayout(): number;
   allocBody(length: number): number;
-  encode(): number;
+  encode(mostRecords: number, inLines: number): number;
   isListed(column: number): number;
   allocText(length: number): number;
   readonly records: Global;
@@ -86,7 +93,6 @@ class WasmEncoder {
 
   constructor() {
     this.instance = new WasmInstance(new URL('encode.wasm', import.meta.url), {
-      recordsPerBatch: LIMITS.recordsPerBatch,
       jsonDepth: LIMITS.jsonDepth,
       valuesPerCell: LIMITS.values,
       hashFactor: randomBytes(8).readBigUInt64LE() | 1n,
@@ -101,9 +107,12 @@ class WasmEncoder {
     return this.wasm.rowsEnd.value;
   }
 
-  run(layout: TableLayout, body: Uint8Array): EncodedBatch | null {
+  run(layout: TableLayout, body: Uint8Array, lines: number | null): EncodedBatch | null {
     const { wasm } = this;
-    if (!this.use(layout) || !this.store(body, wasm.allocBody(body.length)) || wasm.encode() === 0) return null;
+    if (!this.use(layout) || !this.store(body, wasm.allocBody(body.length))) return null;
+    if (wasm.encode(lines ?? LIMITS.recordsPerBatch, Number(lines !== null)) === 0) return null;
+    // A record that spans lines is none of the lines.
+    if (lines !== null && wasm.records.value !== lines) return null;
     const [start, end] = [wasm.rows.value, wasm.rowsEnd.value];
     const data = allocBuffer(end - start);
     this.instance.bytes.copy(data, 0, start, end);

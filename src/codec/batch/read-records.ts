@@ -1,12 +1,13 @@
 /** The first stage of a batch: from the body's bytes to records, before the table is known or a connection is taken. */
+import { isUtf8 } from 'node:buffer';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { cut, quoted } from '../../contract/message-text.js';
 import { duplicateKeys, jsonText, type JsonNode, type JsonObject } from '../json/nodes.js';
-import { readItems, type Steps, type ValueLimit } from '../json/read-json.js';
+import { readItems, readJsonLine, type Steps, type ValueLimit } from '../json/read-json.js';
 
-/** 1 to 250 records (contract C8.1). */
+/** Records of one request, or of one chunk of a stream. */
 export interface RecordBatch {
   /** An element that is not an object becomes an object without keys. */
   readonly records: readonly JsonObject[];
@@ -38,14 +39,14 @@ export function* readRecords(body: Uint8Array, { apart = false, isLimited = true
   const own = items.map(() => (apart ? new ErrorCollector() : errors));
   const errorsOf = (record: number) => own[record] ?? errors;
   const records = items.map((item, record) => recordOf(item, record, errorsOf(record)));
-  return {
-    records,
-    errors,
-    errorsOf,
-    textOf: (record) => jsonText(items[record] ?? { kind: 'null' }),
-    membersOf: (record) => records[record]?.members.map(([key, value]) => [key, jsonText(value)] as const) ?? [],
-  };
+  return { ...batchOf(items, records), errors, errorsOf };
 }
+
+const batchOf = (items: readonly JsonNode[], records: readonly JsonObject[]) => ({
+  records,
+  textOf: (record: number) => jsonText(items[record] ?? { kind: 'null' }),
+  membersOf: (record: number) => records[record]?.members.map(([key, value]) => [key, jsonText(value)] as const) ?? [],
+});
 
 /** The depth of a record's values: JSON nested in a cell stays text. */
 const CELLS = 2;
@@ -73,6 +74,40 @@ const tooManyRecords = () =>
     'too_many_records',
     `The batch contains more than ${LIMITS.recordsPerBatch} records, the most that one request allows`,
   );
+
+/**
+ * The same for records in lines.
+ * @param lines those that are not blank
+ * @throws nothing: each line has its own errors
+ */
+export function* readLines(lines: readonly Uint8Array[], { apart = false } = {}): Steps<RecordBatch> {
+  const errors = new ErrorCollector();
+  const own = lines.map(() => (apart ? new ErrorCollector() : errors));
+  const errorsOf = (record: number) => own[record] ?? errors;
+  const items: JsonNode[] = [];
+  const records: JsonObject[] = [];
+  for (const [record, line] of lines.entries()) {
+    const item = readLine(line, record, errorsOf(record));
+    items.push(item ?? { kind: 'string', value: Buffer.from(line).toString(isUtf8(line) ? 'utf8' : 'latin1') });
+    records.push(item === null ? NO_RECORD : recordOf(item, record, errorsOf(record)));
+    yield;
+  }
+  return { ...batchOf(items, records), errors, errorsOf };
+}
+
+/** @returns null: the line is not JSON, or holds too much */
+function readLine(line: Uint8Array, record: number, errors: ErrorCollector): JsonNode | null {
+  try {
+    return readJsonLine(line, OF_CELL, CELLS, record);
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    const [place] = error.errors ?? [];
+    const message = error.message.replace(/^The body is not valid JSON: line 1, column/, 'not valid JSON: column');
+    const { error: code = error.code, ...detail } = place ?? { record, message: `Record ${record}: ${message}` };
+    errors.add(code, () => detail);
+    return null;
+  }
+}
 
 const NO_RECORD: JsonObject = { kind: 'object', members: [], text: '{}' };
 

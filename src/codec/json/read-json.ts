@@ -58,6 +58,13 @@ export function* readItems(
   return yield* new Reader(decode(body), { limit, kept }).steps(beginItem);
 }
 
+/**
+ * A line as {@link readItems} reads an item.
+ * @param index of the item
+ */
+export const readJsonLine = (line: Uint8Array, limit: ValueLimit, kept: number, index: number): JsonNode =>
+  new Reader(decode(line), { limit, kept, item: { index, depth: 1 } }).document();
+
 /** Receives the contents of a text. */
 interface JsonVisitor {
   /** A string or key that contains escapes, with its quotes. */
@@ -117,6 +124,8 @@ interface ReaderOptions {
   readonly kept?: number;
   readonly uniqueDepth?: number;
   readonly visitor?: JsonVisitor;
+  /** The document is an item of an array. */
+  readonly item?: { readonly index: number; readonly depth: number };
 }
 
 /**
@@ -143,13 +152,14 @@ class Reader {
   ) {
     this.kept = options.kept ?? Infinity;
     this.limit = options.limit;
+    this.item = options.item?.index ?? 0;
     // The document itself does not count.
     if (options.limit !== undefined) this.most = LIMITS.values + 1;
   }
 
   document(): JsonNode {
     this.begin();
-    const root = this.value(0);
+    const root = this.value(this.options.item?.depth ?? 0);
     this.end();
     if (this.duplicateKey !== null) {
       throw new EngineError('invalid_json', `The key ${quoted(this.duplicateKey)} occurs twice`);

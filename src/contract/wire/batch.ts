@@ -30,6 +30,18 @@ export const BatchQuery = Type.Object(
           'Columns of a unique index, separated by commas. If a row with the same key exists, the record changes that row.',
       }),
     ),
+    delimiter: Type.Optional(
+      Type.String({
+        description: 'For a stream of text/csv: what separates values, one ASCII character. Default: a comma.',
+      }),
+    ),
+    null: Type.Optional(Type.String({ description: 'For a stream of delimited text: a value that also means NULL.' })),
+    offset: Type.Optional(
+      Type.String({
+        pattern: '^[0-9]{1,15}$',
+        description: 'For a stream with an Idempotency-Key: the body begins at this byte of the decoded stream.',
+      }),
+    ),
     resolution: Type.Optional(
       Type.Enum(RESOLUTIONS, {
         description:
@@ -55,6 +67,8 @@ export const BatchResponse = Type.Object({
     }),
   ),
   error_count: Type.Optional(Type.Integer({ description: 'The number of all errors of quarantined records.' })),
+  chunks: Type.Optional(Type.Integer({ description: 'For a stream: the transactions that stored it.' })),
+  bytes: Type.Optional(Type.Integer({ description: 'For a stream: the bytes of the decoded body.' })),
   message: Type.String(),
   ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }))),
   ...dryRunFields,

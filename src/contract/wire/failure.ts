@@ -10,6 +10,10 @@ export const ErrorCode = Type.Enum(Object.keys(ERROR_CODES) as Code[], {
 /** A place at which a request is wrong. */
 export const ErrorDetail = Type.Object({
   record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
+  line: Type.Optional(Type.Integer({ description: 'In a stream, instead of `record`: the 1-based line.' })),
+  offset: Type.Optional(
+    Type.Integer({ description: 'In a stream: the first byte of the record in the decoded body.' }),
+  ),
   column: Type.Optional(Type.String()),
   columns: Type.Optional(
     Type.Array(Type.String(), { description: 'Instead of `column`, if a constraint has several columns.' }),
@@ -40,6 +44,12 @@ export const ErrorBody = Type.Object({
   values: Type.Optional(
     Type.Array(Type.Object({ value: Type.String(), rows: Type.Integer() }), {
       description: 'The most frequent values that cannot be converted, if the request asks for them.',
+    }),
+  ),
+  stored_rows: Type.Optional(Type.Integer({ description: 'In a stream: the rows stored before the error.' })),
+  stored_bytes: Type.Optional(
+    Type.Integer({
+      description: 'In a stream: the bytes of the decoded body that hold the records stored before the error.',
     }),
   ),
   postgres: Type.Optional(

@@ -36,7 +36,7 @@ const Stored = {
   table: Type.Nullable(
     Type.String({ description: 'The name it had at the time; null unless the request was a batch.' }),
   ),
-  operation: Type.Enum(['insert', 'delete', 'sql', 'schema'], { description: '`insert` includes upserts.' }),
+  operation: Type.Enum(['insert', 'stream', 'delete', 'sql', 'schema'], { description: '`insert` includes upserts.' }),
   rows: Type.Nullable(
     Type.Integer({
       description: 'Rows that were inserted and updated, or deleted; null unless the request was a batch.',
@@ -44,7 +44,11 @@ const Stored = {
   ),
   stored_at: Type.String({ format: 'date-time', description: 'When the transaction began.' }),
   transaction_id: Type.Nullable(Type.String({ description: "Postgres's id of the transaction (xid8)." })),
-  body_sha256: Type.Nullable(Type.String({ description: 'SHA-256 of the body after decompression, in hexadecimal.' })),
+  body_sha256: Type.Nullable(
+    Type.String({ description: 'SHA-256 of the body after decompression, in hexadecimal; null for a stream.' }),
+  ),
+  bytes: Type.Optional(Type.Integer({ description: 'For a stream: the bytes of the decoded body that are stored.' })),
+  complete: Type.Optional(Type.Boolean({ description: 'For a stream: whether they are all of the body.' })),
 };
 const Running = { key: Type.String(), status: Type.Literal('running', { description: 'Ask again.' }) };
 const NotStored = {

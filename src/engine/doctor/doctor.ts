@@ -13,6 +13,7 @@ import { inspectServer } from '../../tenancy/server-facts.js';
 import type { AuditOrigin } from '../../contract/audit.js';
 import { VERSION } from '../../version.js';
 import type { Engine } from '../engine.js';
+import { arrayOfRecords } from '../insert/batch.js';
 import { insertRecords } from '../insert/insert.js';
 import { createTable } from '../schema/tables.js';
 import { checkNow } from '../servers/change-servers.js';
@@ -167,7 +168,7 @@ async function storeAndRead({ services }: Engine, project: Project): Promise<str
   const signal = AbortSignal.timeout(TRIAL_MS);
   const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
   await createTable(project, table, { holdMs: TRIAL_MS, signal });
-  const body = Buffer.from('[{"note":"well"}]');
+  const body = arrayOfRecords(Buffer.from('[{"note":"well"}]'));
   const { tableCache, throttle, quarantineDays } = services;
   const plain = { returnIds: false, key: null, upsert: null, quarantine: false };
   await insertRecords(project, 'trial', body, { tableCache, throttle, quarantineDays, ...plain, signal });

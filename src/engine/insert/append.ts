@@ -8,6 +8,7 @@ import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import type { AppendResponse } from '../../contract/wire/batch.js';
 import type { Project } from '../../db/project.js';
+import { arrayOfRecords } from './batch.js';
 import { insertRecords } from './insert.js';
 
 type AppendOptions = Omit<Parameters<typeof insertRecords>[3], 'returnIds' | 'upsert'> & {
@@ -25,7 +26,7 @@ export async function appendRecords(
   const records = others.throttle.charge(project.id, () => recordsIn(body));
   await count(records);
   const store = (quarantine: boolean) =>
-    insertRecords(project, tableName, body, { ...others, quarantine, returnIds: false, upsert: null });
+    insertRecords(project, tableName, arrayOfRecords(body), { ...others, quarantine, returnIds: false, upsert: null });
   const { replayed } = await store(others.quarantine).catch((error: unknown) => {
     if (!isRefusedByPostgres(error)) throw error;
     return store(true);

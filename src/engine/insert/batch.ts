@@ -1,4 +1,5 @@
 /** A batch of records: the request, the responses, and what they count. */
+import { type BatchEncoder, type EncodedBatch, type RecordBatch, readRecords, type Steps } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import type { BatchResponse } from '../../contract/wire/batch.js';
 import type { IdempotencyKey, Replayable } from '../../db/idempotency.js';
@@ -6,12 +7,25 @@ import type { Project } from '../../db/project.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import type { StoredCounts, UpsertRule } from './upsert.js';
 
+/** The records of a request, read in one of two ways. */
+export interface RecordsBody {
+  /** @returns null: {@link read} must read them */
+  encode(encoder: BatchEncoder): EncodedBatch | null;
+  /** @param options `apart` collects the errors of each record separately */
+  read(options?: { apart: boolean }): Steps<RecordBatch>;
+}
+
+/** @param body decoded: a JSON array of records */
+export const arrayOfRecords = (body: Buffer): RecordsBody => ({
+  encode: (encoder) => encoder.encode(body),
+  read: (options) => readRecords(body, options),
+});
+
 /** A batch, and how to store it. */
 export interface BatchRequest {
   readonly project: Project;
   readonly tableName: string;
-  /** Decoded: a JSON array of records. */
-  readonly body: Buffer;
+  readonly body: RecordsBody;
   readonly key: IdempotencyKey | null;
   /** What to do with a row that has the key of a record; null: refuse the record. */
   readonly upsert: UpsertRule | null;

@@ -4,7 +4,7 @@
  * reports an error of a record: if the encoder does not understand a batch, or Postgres refuses it, the checked path
  * repeats it and reports the errors.
  */
-import { checkRecords, type EncodedBatch, readRecords, type RecordBatch } from '../../codec/index.js';
+import { checkRecords, type EncodedBatch, type RecordBatch } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
 import type { Project } from '../../db/project.js';
@@ -16,7 +16,14 @@ import { lockToWrite } from '../catalog/find-table.js';
 import { type BatchInsert, requireIds, rowsStored } from './insert-statement.js';
 import { insertPartially } from './partial-insert.js';
 import { attributeRefusal } from './refused-records.js';
-import { type BatchRequest, type Inserted, insertResponse, rowsChanged, upsertResponse } from './batch.js';
+import {
+  type BatchRequest,
+  type Inserted,
+  insertResponse,
+  type RecordsBody,
+  rowsChanged,
+  upsertResponse,
+} from './batch.js';
 import { type NotStored, resetIfCodeRuns, endByStoring, storingStatements, whyNotStored } from './store-rows.js';
 import type { CachedTable, TableCache } from './table-cache.js';
 import { countStored, fastUpsert, type UpsertRule } from './upsert.js';
@@ -24,7 +31,7 @@ import { countStored, fastUpsert, type UpsertRule } from './upsert.js';
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
 const ATTEMPTS = 2;
 
-interface InsertRequest extends BatchRequest {
+export interface InsertRequest extends BatchRequest {
   readonly tableCache: TableCache;
   /** Return the ids as well. */
   readonly returnIds: boolean;
@@ -32,17 +39,16 @@ interface InsertRequest extends BatchRequest {
   readonly quarantine: boolean;
 }
 
-type InsertOptions = Omit<InsertRequest, 'project' | 'tableName' | 'body'>;
+export type InsertOptions = Omit<InsertRequest, 'project' | 'tableName' | 'body'>;
 
 /**
- * @param body decoded: a JSON array of records
  * @throws EngineError any code that contract C8 names. Nothing was stored then, except that `outcome_unknown`
  * leaves it open.
  */
 export async function insertRecords(
   project: Project,
   tableName: string,
-  body: Buffer,
+  body: RecordsBody,
   options: InsertOptions,
 ): Promise<Inserted> {
   const request = { project, tableName, body, ...options };
@@ -64,7 +70,7 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
     const cached = await cachedTable(request);
     if (cached === null) return null;
     const encoder = upsert === null ? cached.encoder : cached.upsertEncoder;
-    const encoded = await throttle.run(project.id, () => encoder?.encode(body) ?? null);
+    const encoded = await throttle.run(project.id, () => (encoder === null ? null : body.encode(encoder)));
     if (encoded === null) return null;
     try {
       const outcome =
@@ -82,7 +88,12 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
 }
 
 /** @returns null if there is no such table. The insert's transaction checks for later changes. */
-async function cachedTable({ project, tableCache, tableName, signal }: InsertRequest): Promise<CachedTable | null> {
+export async function cachedTable({
+  project,
+  tableCache,
+  tableName,
+  signal,
+}: Pick<InsertRequest, 'project' | 'tableCache' | 'tableName' | 'signal'>): Promise<CachedTable | null> {
   const cached = tableCache.get(project.cacheKey, tableName);
   if (cached !== undefined) return cached;
   const query = tableToWrite(project.schema, tableName);
@@ -158,7 +169,7 @@ async function storeByUpsert(
 
 /** @throws EngineError as `insertRecords` */
 async function insertChecked(request: InsertRequest): Promise<Inserted> {
-  const batch = await request.throttle.runSteps(request.project.id, readRecords(request.body));
+  const batch = await request.throttle.runSteps(request.project.id, request.body.read());
   try {
     return await insertBatch(request, batch, false);
   } catch (error) {

@@ -2,7 +2,7 @@
  * The insert with on_error=quarantine: it stores the valid records, and quarantines the others with their errors, in
  * one transaction.
  */
-import { checkRecords, readRecords, type RecordBatch } from '../../codec/index.js';
+import { checkRecords, type RecordBatch } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchResponse } from '../../contract/wire/batch.js';
@@ -22,7 +22,7 @@ import { countStored, type StoredCounts, type UpsertRule } from './upsert.js';
 /** @throws EngineError if the batch cannot be read, or the cause is the table or the server */
 export async function insertPartially(request: BatchRequest): Promise<Inserted> {
   const { project, throttle, tableName, key, quarantineDays, upsert, signal } = request;
-  const batch = await throttle.runSteps(project.id, readRecords(request.body, { apart: true }));
+  const batch = await throttle.runSteps(project.id, request.body.read({ apart: true }));
   const underKey = { key, responseSchema: BatchResponse };
   return project.write({ signal, underKey }, async (db) => {
     const table = await lockToWrite(db, project.schema, tableName);

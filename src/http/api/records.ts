@@ -7,12 +7,13 @@ import { deleteRecords } from '../../engine/insert/delete-records.js';
 import { appendsOnly } from '../../engine/access/append-keys.js';
 import { appendRecords } from '../../engine/insert/append.js';
 import { insertRecords } from '../../engine/insert/insert.js';
-import { rowsChanged } from '../../engine/insert/batch.js';
+import { arrayOfRecords, rowsChanged } from '../../engine/insert/batch.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
-import { decodeBody } from '../body.js';
+import { decodeBody, isStream } from '../body.js';
 import { keyFor, projectOf, TableInPath, tableInPath } from './call-inputs.js';
 import type { Call, RouteResponse } from '../route.js';
 import { redactedDetail, readRightsOf } from '../response/redaction.js';
+import { insertStream } from './record-stream.js';
 import { type Operation, RECORD_ERRORS } from './operation.js';
 
 export const INSERT_RECORDS: Operation = {
@@ -26,7 +27,8 @@ export const INSERT_RECORDS: Operation = {
   description:
     "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
     `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
-    'response and inserts nothing. The body may be gzipped. With the scope `data:append` alone the response is only how many records were accepted.',
+    'response and inserts nothing. The body may be gzipped. As `application/x-ndjson`, `text/csv` or ' +
+    '`text/tab-separated-values` it is a stream of any size, stored in chunks. With the scope `data:append` alone it takes only an array, and the response is only how many records were accepted.',
   tag: 'data',
   audit: { operation: 'insert', isChange: false },
   slot: 'typed',
@@ -36,6 +38,7 @@ export const INSERT_RECORDS: Operation = {
   key: 'accepted',
   body: wire.BatchBody,
   rawBody: 'json',
+  streams: true,
   example: [
     { email: 'ada@example.com', age: 36, signed_up: '2026-01-31T09:30:00Z' },
     { email: 'grace@example.com', age: null },
@@ -66,11 +69,15 @@ export const INSERT_RECORDS: Operation = {
     if (appendsOnly(call.caller)) return append(call);
     const { request, signal } = call;
     const tableName = tableInPath(call);
-    const bytes = await decodeBody(request);
     const query = request.query as wire.BatchQuery;
     const returnIds = query.return === 'ids';
     const upsert = upsertRule(query);
     const quarantine = query.on_error === 'quarantine';
+    if (isStream(request.headers, INSERT_RECORDS)) {
+      return insertStream(call, { upsert, quarantine, queryText: queryText(query) });
+    }
+    refuseForBatches(query);
+    const bytes = await decodeBody(request);
     if (quarantine && returnIds) {
       throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
     }
@@ -78,7 +85,7 @@ export const INSERT_RECORDS: Operation = {
     const { tableCache, throttle, quarantineDays } = call.engine.services;
     const services = { tableCache, throttle, quarantineDays };
     const options = { ...services, returnIds, key, upsert, quarantine, signal };
-    const { response, replayed } = await insertRecords(projectOf(call), tableName, bytes, options);
+    const { response, replayed } = await insertRecords(projectOf(call), tableName, arrayOfRecords(bytes), options);
     const { quarantined_rows = 0, errors } = response;
     const visibleErrors = errors && {
       errors: errors.map((detail) => redactedDetail(detail, readRightsOf(request.context))),
@@ -93,6 +100,11 @@ async function append(call: Call): Promise<RouteResponse> {
   const { caller, engine, request, signal } = call;
   const tableName = tableInPath(call);
   const query = request.query as wire.BatchQuery & { dry_run?: string };
+  if (isStream(request.headers, INSERT_RECORDS)) {
+    throw new EngineError('insufficient_scope', 'The token lacks the scope data:write, which a stream needs', {
+      hint: 'With data:append alone, send a JSON array of up to 250 records.',
+    });
+  }
   const denied = Object.keys(query).filter((name) => name !== 'on_error');
   if (denied.length > 0) {
     const message = `The token lacks the scope data:write, which ${denied.join(' and ')} ${denied.length === 1 ? 'needs' : 'need'}`;
@@ -168,6 +180,15 @@ export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): 
   if (resolution === undefined) return null;
   throw new EngineError('invalid_request', '`resolution` needs `on_conflict`', {
     hint: 'Name the columns of a unique index, such as on_conflict=email.',
+  });
+}
+
+/** @throws EngineError invalid_request */
+function refuseForBatches(query: wire.BatchQuery): void {
+  const name = (['delimiter', 'null', 'offset'] as const).find((name) => query[name] !== undefined);
+  if (name === undefined) return;
+  throw new EngineError('invalid_request', `\`${name}\` is for streams, and this body is a JSON array`, {
+    hint: 'Send Content-Type: text/csv, text/tab-separated-values or application/x-ndjson.',
   });
 }
 

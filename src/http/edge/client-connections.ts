@@ -2,7 +2,7 @@
  * Client connections: tracks requests without a response, refuses bytes that are not a request, and closes the
  * connections when the service stops.
  */
-import type { Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,6 +16,9 @@ const DRAIN_STEP_MS = 25;
 /** How long a client may take to read a refusal and close its side. */
 const LINGER_MS = 2_000;
 
+/** How often to look for bodies that are late. */
+const CHECK_MS = 1_000;
+
 /** The code of Node's parser for a client that ends its side within a request. */
 const ENDED_WITHIN_REQUEST = 'HPE_INVALID_EOF_STATE';
 
@@ -24,6 +27,8 @@ class ClientConnection {
   readonly unanswered = new Map<ServerResponse, () => void>();
   /** The response to the last request, unless that has been completely read and answered. */
   latest: ServerResponse | null = null;
+  /** When the body of the last request must have arrived, on the clock of `performance.now()`. */
+  bodyDue = Infinity;
   isUsed = false;
   isRefused = false;
 }
@@ -34,8 +39,13 @@ export class ClientConnections {
   private isStopping = false;
   private isDrained = false;
 
+  /** @param bodyMs how long the body of a request may take to arrive, and what is left of a stream after its response */
+  constructor(private readonly bodyMs: number) {}
+
   watch(server: Server): void {
     this.server = server;
+    const checks = setInterval(() => this.refuseLateBodies(), CHECK_MS).unref();
+    server.once('close', () => clearInterval(checks));
     server.on('connection', (socket: Socket) => {
       const connection = new ClientConnection();
       this.open.set(socket, connection);
@@ -53,16 +63,31 @@ export class ClientConnections {
     const connection = this.of(req.socket);
     connection.isUsed = true;
     connection.latest = response;
+    connection.bodyDue = performance.now() + this.bodyMs;
     if (this.isStopping) response.shouldKeepAlive = false;
     const over = () => {
       if (!connection.unanswered.delete(response)) return;
       if (connection.latest === response && req.complete) connection.latest = null;
+      if (connection.bodyDue === Infinity) connection.bodyDue = performance.now() + this.bodyMs;
       // A response that began before the stop has promised to keep the connection open.
       if (this.isDrained && connection.unanswered.size === 0) req.socket.destroySoon();
       onOver();
     };
     connection.unanswered.set(response, over);
     response.once('close', over);
+  }
+
+  /** The body may take any time to arrive, until the response has been sent. */
+  expectStream({ socket }: IncomingMessage): void {
+    this.of(socket).bodyDue = Infinity;
+  }
+
+  private refuseLateBodies(): void {
+    const now = performance.now();
+    for (const [socket, { latest, bodyDue }] of this.open) {
+      if (latest === null || latest.req.complete || now < bodyDue) continue;
+      void this.refuse(Object.assign(new Error('The body is late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
+    }
   }
 
   /**

@@ -9,7 +9,7 @@ import { Index } from '../../contract/wire/indexes.js';
 import { SqlParams, SqlResponse } from '../../contract/wire/sql.js';
 import { Table } from '../../contract/wire/tables.js';
 import type { Project } from '../../db/project.js';
-import { rowsChanged } from '../../engine/insert/batch.js';
+import { arrayOfRecords, rowsChanged } from '../../engine/insert/batch.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
@@ -252,7 +252,7 @@ async function insert(
   records: JsonNode | undefined,
 ): Promise<BatchResponse> {
   checkTableInPath(tableName);
-  const body = Buffer.from(records?.kind === 'array' ? records.text : '[]');
+  const body = arrayOfRecords(Buffer.from(records?.kind === 'array' ? records.text : '[]'));
   const { tableCache, throttle, quarantineDays } = engine.services;
   const plain = { returnIds: false, key: null, upsert: null, quarantine: false };
   const options = { tableCache, throttle, quarantineDays, ...plain, signal };

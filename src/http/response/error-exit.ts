@@ -64,6 +64,7 @@ export function errorBody(error: EngineError, requestId: string, may: Rights): E
     ...(errors === undefined ? {} : { errors, error_count: error.errorCount }),
     ...(hint === undefined ? {} : { hint }),
     ...(error.unconvertible === undefined ? {} : { rows: error.unconvertible.rows, ids: [...error.unconvertible.ids] }),
+    ...(error.stored === undefined ? {} : { stored_rows: error.stored.rows, stored_bytes: error.stored.bytes }),
     ...(error.values === undefined ? {} : { values: error.values }),
     ...(postgres === undefined ? {} : { postgres }),
   };

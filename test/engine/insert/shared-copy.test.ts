@@ -1,6 +1,7 @@
 /** Batches that share a COPY in a real Postgres: what ends one of them does not end the others. */
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
+import { arrayOfRecords } from '../../../src/engine/insert/batch.js';
 import { insertRecords } from '../../../src/engine/insert/insert.js';
 import { NEVER_ABORTED } from '../../../src/db/backend-request.js';
 import type { ProjectRow } from '../../../src/tenancy/control/control-rows.js';
@@ -23,7 +24,7 @@ const DEFAULTS = { returnIds: false, key: null, upsert: null, quarantine: false 
 /** Batches inserted in one turn of the event loop share a COPY. */
 async function insert(n: number, signal = NEVER_ABORTED): Promise<void> {
   const admitted = service.engine.admit(row, 'typed');
-  const body = Buffer.from(JSON.stringify([{ n }]));
+  const body = arrayOfRecords(Buffer.from(JSON.stringify([{ n }])));
   await insertRecords(admitted, 'shared', body, { ...service.engine.services, ...DEFAULTS, signal });
 }
 

@@ -28,7 +28,11 @@ describe('a connection that was reset', () => {
   it("is the client's fault if it is the client's", async () => {
     const payload = Object.assign(new PassThrough(), { headers: {} });
     const error = await new Promise((resolve) => {
-      readBody({ context: { route: null } } as FastifyRequest, payload as unknown as IncomingMessage, resolve);
+      readBody(
+        { context: { route: null, askForBody: () => {} } } as FastifyRequest,
+        payload as unknown as IncomingMessage,
+        resolve,
+      );
       payload.destroy(reset());
     });
     expect(error).toMatchObject({ code: 'invalid_request', message: 'The request was aborted by the client' });

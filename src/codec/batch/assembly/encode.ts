@@ -4,9 +4,18 @@
  * Written in AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly;
  * `batch-encoder.ts` is its host.
  */
-import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, LINE_FEED, OPEN_BRACE, OPEN_BRACKET } from './bytes';
+import {
+  CARRIAGE_RETURN,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COMMA,
+  LINE_FEED,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  SPACE,
+  TAB,
+} from './bytes';
 import { cell, writeDefault, writeNull } from './cells';
-import { recordsPerBatch } from './host';
 import { skipColon, skipSpace, take } from './json';
 import { allocBodyAt, body, bodyEnd, copy, outAt, reserve, reserveMore, seek } from './memory';
 import {
@@ -55,8 +64,19 @@ export function isListed(index: i32): bool {
   return columnAt(index).ordinal != NOT_LISTED;
 }
 
-/** @returns whether all rows of the batch were written */
-export function encode(): bool {
+/** What {@link encode} was called with. */
+let most: i32 = 0;
+let areLines: bool = false;
+
+/**
+ * @param mostRecords more are not encoded
+ * @param inLines a line feed separates the records; otherwise they are an array. Records that span lines are encoded, too:
+ * then there are fewer than lines.
+ * @returns whether all rows of the batch were written
+ */
+export function encode(mostRecords: i32, inLines: bool): bool {
+  most = mostRecords;
+  areLines = inLines;
   rows = outAt;
   if (!marksDefaults) return batch();
   listNoDefaults();
@@ -72,21 +92,33 @@ export function encode(): bool {
 function batch(): bool {
   records = 0;
   hasUnlisted = false;
-  let at = take(OPEN_BRACKET, body);
+  let at = areLines ? body : take(OPEN_BRACKET, body);
   if (at == 0) return false;
   for (;;) {
-    if (++records > recordsPerBatch) return false;
+    if (++records > most) return false;
     if (!reserve(GROWTH * (bodyEnd - at) + NULL_BYTES * usize(columnCount + 1))) return false;
     at = take(OPEN_BRACE, at);
     if (at == 0) return false;
     at = records == 1 ? firstRecord(at) : record(at);
     if (at == 0) return false;
-    const next = take(COMMA, at);
+    const next = areLines ? nextLine(at) : take(COMMA, at);
     if (next == 0) break;
     at = next;
   }
-  at = take(CLOSE_BRACKET, at);
+  if (!areLines) at = take(CLOSE_BRACKET, at);
   return at != 0 && skipSpace(at) == bodyEnd && !hasUnlisted;
+}
+
+/** The start of the record in a later line; 0 if there is none, or text follows the record in its own line. */
+function nextLine(at: usize): usize {
+  let byte: u32 = load<u8>(at);
+  while (byte == SPACE || byte == TAB || byte == CARRIAGE_RETURN) {
+    at++;
+    byte = load<u8>(at);
+  }
+  if (byte != LINE_FEED) return 0;
+  const next = skipSpace(at + 1);
+  return next < bodyEnd ? next : 0;
 }
 
 /** The first record determines which columns with a default COPY lists; usually the same as in the previous batch. */

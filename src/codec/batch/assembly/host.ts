@@ -1,7 +1,6 @@
 /** The imports of the encoder, which `batch-encoder.ts` provides. */
 
-/** Limits of a batch (contract C1.5, C1.22, C8.1). */
-export declare const recordsPerBatch: i32;
+/** Limits of a batch (contract C1.5, C1.22). */
 export declare const jsonDepth: i32;
 export declare const valuesPerCell: i32;
 

@@ -1,0 +1,126 @@
+/** Reads the chunks of a stream from its bytes, in the memory of one of them. */
+import { createHash } from 'node:crypto';
+import type { Steps } from '../../../codec/index.js';
+import { EngineError } from '../../../contract/errors.js';
+import { LIMITS } from '../../../contract/limits.js';
+import { Chunk } from './chunk.js';
+import type { FormatReader } from './formats.js';
+
+/** A chunk is cut when so many bytes have arrived. */
+const CHUNK_BYTES = 1024 * 1024;
+
+const FIRST_BYTES = 64 * 1024;
+
+const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
+
+/** The decoded bytes of a body, as they arrive. */
+export class BytesOfBody {
+  private rest: Buffer | null = null;
+
+  constructor(private readonly pieces: Pick<AsyncIterator<Buffer>, 'next'>) {}
+
+  /** The next bytes; null: the body has ended. */
+  async next(): Promise<Buffer | null> {
+    const { rest } = this;
+    this.rest = null;
+    if (rest !== null) return rest;
+    const piece: IteratorResult<Buffer, unknown> = await this.pieces.next();
+    return piece.done ? null : piece.value;
+  }
+
+  /** Reads a range, and returns its SHA-256 in hex; null: the body ends before it does. */
+  async hashOf(length: number): Promise<string | null> {
+    const hash = createHash('sha256');
+    for (let left = length; left > 0;) {
+      const piece = await this.next();
+      if (piece === null) return null;
+      hash.update(piece.subarray(0, left));
+      if (piece.length > left) this.rest = piece.subarray(left);
+      left -= Math.min(left, piece.length);
+    }
+    return hash.digest('hex');
+  }
+}
+
+export class ChunkReader {
+  private buffer = Buffer.allocUnsafeSlow(FIRST_BYTES);
+  /** The bytes that have not been cut. */
+  private from = 0;
+  private to = 0;
+  private hasEnded = false;
+  /** So many must have arrived before the next cut. */
+  private enough = CHUNK_BYTES;
+
+  /**
+   * @param offset of the first byte in the decoded body
+   * @param hashes compute the SHA-256 of each chunk
+   * @param onMemory called with the bytes that it uses
+   */
+  constructor(
+    private readonly bytes: BytesOfBody,
+    private readonly format: FormatReader,
+    private offset: number,
+    private readonly hashes: boolean,
+    private readonly onMemory: (bytes: number) => void,
+  ) {}
+
+  /**
+   * The next chunk; the last one may have no records.
+   * @param run runs the steps that divide the bytes
+   */
+  async next(run: <T>(steps: Steps<T>) => Promise<T>): Promise<Chunk> {
+    for (;;) {
+      while (!this.hasEnded && this.to - this.from < this.enough) await this.fill();
+      const arrived = this.buffer.subarray(this.from, this.to);
+      const isMarked = this.offset === 0 && arrived.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+      const skipped = isMarked ? BYTE_ORDER_MARK.length : 0;
+      const cut = await run(this.format.cut(arrived.subarray(skipped), this.hasEnded));
+      if (cut.end === 0 && !this.hasEnded) {
+        this.waitForMore(arrived.length);
+        continue;
+      }
+      this.enough = CHUNK_BYTES;
+      const length = skipped + cut.end;
+      const start = this.offset;
+      const sha256 = this.hashes ? createHash('sha256').update(arrived.subarray(0, length)).digest('hex') : null;
+      this.from += length;
+      this.offset += length;
+      this.onMemory(this.buffer.length + 2 * cut.text.length);
+      return new Chunk(start, this.offset, start + skipped, cut, this.hasEnded && this.from === this.to, sha256);
+    }
+  }
+
+  /** A record is longer than what has arrived. @throws EngineError payload_too_large */
+  private waitForMore(arrived: number): void {
+    if (arrived > LIMITS.bodyBytes) {
+      const { line } = this.format.state;
+      const message = `Line ${line}: the record is larger than ${LIMITS.bodyBytes} bytes, or a quote in it is not closed`;
+      throw new EngineError('payload_too_large', message, {
+        errors: [{ line, offset: this.offset, error: 'payload_too_large', message }],
+      });
+    }
+    this.enough = Math.min(2 * arrived, LIMITS.bodyBytes + 1);
+  }
+
+  private async fill(): Promise<void> {
+    const piece = await this.bytes.next();
+    if (piece === null) {
+      this.hasEnded = true;
+      return;
+    }
+    this.makeRoom(piece.length);
+    this.to += piece.copy(this.buffer, this.to);
+  }
+
+  private makeRoom(length: number): void {
+    const { buffer, from, to } = this;
+    if (to + length <= buffer.length) return;
+    const needed = to - from + length;
+    const roomy = needed > buffer.length ? Buffer.allocUnsafeSlow(Math.max(2 * buffer.length, needed)) : buffer;
+    buffer.copy(roomy, 0, from, to);
+    this.buffer = roomy;
+    this.to = to - from;
+    this.from = 0;
+    this.onMemory(roomy.length);
+  }
+}

@@ -1,0 +1,165 @@
+/** The insert of a stream: its body, its limits, and its response with progress. */
+import { createGunzip } from 'node:zlib';
+import { pipeline } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import Negotiator from 'negotiator';
+import { EngineError, type StoredPart } from '../../contract/errors.js';
+import type { BatchQuery } from '../../contract/wire/batch.js';
+import { streamKey } from '../../db/stream-keys.js';
+import { storeStream } from '../../engine/insert/stream/store-stream.js';
+import type { StreamFormat } from '../../engine/insert/stream/formats.js';
+import { PiecesOfBody } from '../body.js';
+import { asEngineError, errorBody } from '../response/error-exit.js';
+import { readRightsOf, redactedDetail } from '../response/redaction.js';
+import { writeHead } from '../response/response.js';
+import type { Call, RouteResponse } from '../route.js';
+import { projectOf, tableInPath } from './call-inputs.js';
+import type { UpsertRule } from '../../engine/insert/upsert.js';
+
+const NDJSON = 'application/x-ndjson';
+
+/** Lines of progress are not more frequent. */
+const PROGRESS_MS = 500;
+
+/** How the records of a body are stored, apart from its format. */
+export interface Storing {
+  readonly upsert: UpsertRule | null;
+  readonly quarantine: boolean;
+  /** The query in canonical form. */
+  readonly queryText: string;
+}
+
+/** @throws EngineError; once lines of progress have been sent, the last line has it */
+export async function insertStream(call: Call, { upsert, quarantine, queryText }: Storing): Promise<RouteResponse> {
+  const { request, engine, settings, signal } = call;
+  const { context, headers } = request;
+  const query = request.query as BatchQuery;
+  const tableName = tableInPath(call);
+  const project = projectOf(call);
+  refuseForStreams(call, query);
+  const format = formatOf(request, query);
+  const { 'idempotency-key': keyText } = headers;
+  const kind = [queryText, JSON.stringify(format)].join('\0');
+  const key = keyText === undefined ? null : streamKey(String(keyText), tableName, kind, settings.receiptDays);
+  const body = new PiecesOfBody(request.raw, settings.requestTimeoutMs);
+  const progress = acceptsLines(request) ? new ProgressLines(call) : null;
+  const reserved = context.reservation;
+  try {
+    const { tableCache, throttle, quarantineDays } = engine.services;
+    const { response, replayed, newRows } = await storeStream({
+      ...{ project, tableName, tableCache, throttle, quarantineDays, format, key, upsert, quarantine, signal },
+      bytes: decodedPieces(request, body),
+      offset: Number(query.offset ?? 0),
+      onReady: () => context.askForBody(),
+      onProgress: (stored) => progress?.say(stored),
+      onMemory: (bytes) => reserved?.resize(bytes),
+    });
+    const errors = response.errors?.map((detail) => redactedDetail(detail, readRightsOf(context)));
+    const answer = errors === undefined ? response : { ...response, errors };
+    if (progress === null) return { body: answer, rows: newRows, replayed };
+    progress.end(201, { done: answer });
+    return { body: null, rows: newRows, replayed };
+  } catch (error) {
+    if (!progress?.hasBegun) throw error;
+    const known = asEngineError(error);
+    context.errorCode = known.code;
+    progress.end(200, { error: errorBody(known, request.id, readRightsOf(context)) });
+    return { body: null };
+  } finally {
+    body.discard();
+  }
+}
+
+/** Errors of a stream may come after its response has begun; so they are in its last line. */
+class ProgressLines {
+  hasBegun = false;
+  private saidAt = performance.now();
+
+  constructor(private readonly call: Call) {}
+
+  /** Says nothing to a client that has not read the last line: it may read only when it has sent everything. */
+  say({ rows, bytes }: StoredPart): void {
+    const now = performance.now();
+    if (now - this.saidAt < PROGRESS_MS || this.call.reply.raw.writableNeedDrain) return;
+    this.saidAt = now;
+    this.write(201, { progress: { rows, bytes } });
+  }
+
+  end(status: number, line: object): void {
+    this.write(status, line);
+    this.call.reply.raw.end();
+  }
+
+  private write(status: number, line: object): void {
+    const { request, reply } = this.call;
+    if (!this.hasBegun) writeHead(request, reply, status, { 'content-type': NDJSON });
+    this.hasBegun = true;
+    if (!reply.raw.destroyed) reply.raw.write(`${JSON.stringify(line)}\n`);
+  }
+}
+
+const acceptsLines = ({ headers }: FastifyRequest): boolean =>
+  new Negotiator({ headers }).mediaType(['application/json', NDJSON]) === NDJSON;
+
+/** @throws EngineError invalid_request */
+function refuseForStreams({ request }: Call, query: BatchQuery): void {
+  const refused = query.return !== undefined ? 'return' : request.context.project?.dryRun ? 'dry_run' : null;
+  if (refused === null) return;
+  throw new EngineError('invalid_request', `\`${refused}\` is for batches: a stream does not support it`, {
+    hint: 'Send a JSON array of at most 250 records.',
+  });
+}
+
+/** @throws EngineError invalid_request, unsupported_media_type */
+function formatOf({ headers }: FastifyRequest, { delimiter, null: nulls }: BatchQuery): StreamFormat {
+  const [type = '', ...parameters] = (headers['content-type'] ?? '').toLowerCase().split(';');
+  const charset = parameters.map((text) => text.trim()).find((text) => text.startsWith('charset='));
+  if (charset !== undefined && !/^charset="?utf-?8"?$/.test(charset)) {
+    throw new EngineError('unsupported_media_type', 'A stream must be in UTF-8');
+  }
+  const isCells = type.trim() !== NDJSON;
+  if (!isCells && (delimiter !== undefined || nulls !== undefined)) {
+    throw new EngineError('invalid_request', '`delimiter` and `null` are for delimited text');
+  }
+  if (!isCells) return { kind: 'ndjson' };
+  const isTabs = type.trim() === 'text/tab-separated-values';
+  if (delimiter !== undefined && (isTabs || !/^[\t\x20-\x7e]$/.test(delimiter) || delimiter === '"')) {
+    throw new EngineError('invalid_request', '`delimiter` must be one ASCII character, and is for text/csv');
+  }
+  return {
+    kind: 'delimited',
+    delimiter: isTabs ? '\t' : (delimiter ?? ','),
+    nulls: nulls === undefined ? [] : [nulls],
+  };
+}
+
+/** @throws EngineError unsupported_media_type; its pieces: invalid_request */
+function decodedPieces({ headers }: FastifyRequest, body: PiecesOfBody): Pick<AsyncIterator<Buffer>, 'next'> {
+  const encoding = (headers['content-encoding'] ?? 'identity').toLowerCase();
+  if (encoding === 'identity') return body;
+  if (encoding !== 'gzip') {
+    throw new EngineError('unsupported_media_type', 'The Content-Encoding must be gzip or identity');
+  }
+  return unpacked(body);
+}
+
+async function* unpacked(body: PiecesOfBody): AsyncGenerator<Buffer, void> {
+  const gunzip = createGunzip();
+  // Whoever reads from it gets the error.
+  pipeline(piecesOf(body), gunzip, () => {});
+  try {
+    for await (const piece of gunzip) yield piece as Buffer;
+  } catch (error) {
+    if (error instanceof EngineError) throw error;
+    const isCut = (error as NodeJS.ErrnoException).code === 'Z_BUF_ERROR';
+    throw new EngineError(
+      'invalid_request',
+      isCut ? 'The gzip of the body ends too early' : 'The body is not gzip, although Content-Encoding says so',
+      { cause: error },
+    );
+  }
+}
+
+async function* piecesOf(body: PiecesOfBody): AsyncGenerator<Buffer, void> {
+  for (let next = await body.next(); !next.done; next = await body.next()) yield next.value;
+}
