@@ -108,7 +108,8 @@ export class CsvReader {
       const after = text.charAt(end);
       at = end + 1;
       if (after === '\r') return { cells, next: text.charCodeAt(at) === LF ? at + 1 : at };
-      if (after === '\n' || after === '') return { cells, next: at };
+      if (after === '') return { cells, next: end };
+      if (after === '\n') return { cells, next: at };
       if (after !== delimiter) throw this.error('text follows a closing quote', text, start, end);
     }
   }

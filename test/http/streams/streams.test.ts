@@ -86,6 +86,18 @@ describe('formats', () => {
     ]);
   });
 
+  it('delimited text without a line end at the end', async () => {
+    const table = await newTable();
+    for (const body of ['n,name\n1,a', 'n,name\n2,"b"', 'n,name\n3,', 'n,name']) {
+      expect((await send(table, 'csv', body)).body).toMatchObject({ bytes: body.length });
+    }
+    expect(await rowsOf(table, 'n, name')).toEqual([
+      { n: 1, name: 'a' },
+      { n: 2, name: 'b' },
+      { n: 3, name: null },
+    ]);
+  });
+
   it('gzip', async () => {
     const table = await newTable();
     const body = lines(3);
