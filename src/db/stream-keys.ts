@@ -47,7 +47,7 @@ export function streamKey(text: string, tableName: string, kind: string, receipt
 
 /**
  * Begins the transaction of a chunk, and locks the key until its end.
- * @throws EngineError request_in_flight if another request has stored the chunk; those of {@link readStream}
+ * @throws EngineError request_in_flight if another request has stored the chunk; those of `readStream`
  */
 export async function claimChunk(session: Session, role: string | null, key: ChunkKey): Promise<null> {
   const [, ...results] = await session.run([BEGIN, lockKey(role, key), storedRow(role, key)]);
