@@ -180,8 +180,10 @@ export const ERROR_CODES = {
   },
   unsupported_media_type: {
     status: 415,
-    meaning: 'The body is not `application/json`, or its Content-Encoding is neither `gzip` nor `identity`.',
-    action: 'Send `Content-Type: application/json`. `cdp import` sends files of CSV, NDJSON and other formats.',
+    meaning:
+      'The body is not `application/json` (records also: NDJSON, CSV or TSV), or its Content-Encoding is neither `gzip` nor `identity`.',
+    action:
+      'Send `Content-Type: application/json`, or records as [a stream](api.md#streams). `cdp import` sends files of other formats.',
   },
   misdirected_request: {
     status: 421,

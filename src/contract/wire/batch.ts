@@ -1,5 +1,6 @@
 /** The batch insert on the wire (contract C8). */
 import { LIMITS } from '../limits.js';
+import { BYTE_OFFSET } from '../patterns.js';
 import { ErrorDetail } from './failure.js';
 import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
@@ -38,7 +39,7 @@ export const BatchQuery = Type.Object(
     null: Type.Optional(Type.String({ description: 'For a stream of delimited text: a value that also means NULL.' })),
     offset: Type.Optional(
       Type.String({
-        pattern: '^[0-9]{1,15}$',
+        pattern: BYTE_OFFSET,
         description: 'For a stream with an Idempotency-Key: the body begins at this byte of the decoded stream.',
       }),
     ),

@@ -25,7 +25,7 @@ const HTTP_ERRORS: Readonly<Record<string, [code: ErrorCode, message: string, hi
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [
     'unsupported_media_type',
     'The body must be application/json',
-    'Send Content-Type: application/json, and records as an array of objects. Files of CSV, NDJSON and other formats: cdp import.',
+    'Send Content-Type: application/json, and records as an array of objects. Records may also be text/csv, text/tab-separated-values or application/x-ndjson; cdp import sends files of other formats.',
   ],
   FST_ERR_BAD_URL: ['invalid_request', 'The path is not a valid URL'],
   FST_ERR_ASYNC_CONSTRAINT: ['invalid_request', 'The request cannot be routed'],
