@@ -79,6 +79,8 @@ export class ChunkReader {
         this.waitForMore(arrived.length);
         continue;
       }
+      // Otherwise this would go on for ever.
+      if (cut.end === 0 && arrived.length > skipped) throw new Error('The rest of the stream was not read');
       this.enough = CHUNK_BYTES;
       const length = skipped + cut.end;
       const start = this.offset;
