@@ -49,8 +49,8 @@ describe('metrics that dashboards and alerts query', () => {
     await project.table('notes', { note: 'TEXT' });
     await project.call('POST', '/api/cdp/data/notes', { body: [{ note: 'a' }] });
     await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(9)', timeout_ms: 100 } });
-    // Some metrics are those of embedded servers alone.
-    const own = await startOwnService({ 'pg-port': '0' });
+    // Some metrics are those of embedded servers alone, or of backups.
+    const own = await startOwnService({ 'pg-port': '0', 'backup-to': '/nowhere/backup' });
     const { name, token: password } = await own.project();
     const client = { host: '127.0.0.1', port: own.postgresPort ?? 0, database: name, password };
     await withClient({ ...client, user: 'writer' }, async (session) => {

@@ -192,6 +192,8 @@ function chooseProjects(
   }
   const projects = manifest.projects.filter(({ name }) => projectName === null || name === projectName);
   if (projectName !== null && projects.length === 0) {
+    const damage = manifest.left_out.find(({ name }) => name === projectName);
+    if (damage !== undefined) throw new Error(`${path} does not have the project "${projectName}": ${damage.reason}`);
     const names = manifest.projects.map(({ name }) => name).join(', ');
     throw new EngineError(
       'not_found',

@@ -248,7 +248,9 @@ describe('names every fault', () => {
     await save(target);
     const manifest = join(target, 'projects', project.name, 'manifest.json');
     await writeFile(manifest, readFileSync(manifest, 'utf8').replace('"physical"', '"physica1"'));
-    await expect(load(target, project.name)).rejects.toThrow(`${target} cannot be restored. It is damaged`);
+    await expect(load(target, project.name)).rejects.toThrow(
+      `${target} does not have the project "${project.name}": It is damaged: the checksum of manifest.json is wrong`,
+    );
   });
 });
 

@@ -175,7 +175,8 @@ export class BackupFolder implements BackupSource {
         parts.set(name, found.part);
         projects.push({ ...found.saved, name });
       }
-      const { program_version, schema_version, created_at, left_out } = folderManifest;
+      const { program_version, schema_version, created_at } = folderManifest;
+      const left_out = [...folderManifest.left_out, ...Array.from(damaged, ([name, reason]) => ({ name, reason }))];
       const frame = { program_version, schema_version, created_at, left_out };
       const manifest: Manifest = { format: 'cdp-backup', format_version: FORMAT_VERSION, ...frame, projects };
       const archives = new Set(await namesIn(join(path, ARCHIVE_FOLDER)));
