@@ -242,9 +242,9 @@ const FOLDER_MS = 5_000;
 /** @throws RestoredElsewhere if another service continues this installation from its backup folder */
 async function refuseIfRestoredElsewhere({ backupPlan, control }: Engine, logger: Logger): Promise<void> {
   if (backupPlan === null) return;
-  const { readEpoch, requireCurrent, RestoredElsewhere } = await import('./backup/folder/epoch.js');
+  const { ownEpoch, readEpoch, requireCurrent, RestoredElsewhere } = await import('./backup/folder/epoch.js');
   const { folder } = backupPlan;
-  const own = { installation: control.instanceId, epoch: await control.backups.epoch() };
+  const own = await ownEpoch({ control });
   const late = sleep(FOLDER_MS, undefined, { ref: false }).then(() => {
     throw new Error(`it does not answer within ${FOLDER_MS / 1_000} s`);
   });

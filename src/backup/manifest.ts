@@ -246,7 +246,8 @@ export function parseControl(bytes: Buffer): Control {
   return value;
 }
 
-function parseJson(bytes: Buffer): unknown {
+/** undefined: it is no JSON. */
+export function parseJson(bytes: Buffer): unknown {
   try {
     return JSON.parse(bytes.toString());
   } catch {

@@ -129,9 +129,8 @@ async function restoreInPlace(services: BackupServices, options: RestoreOptions)
   });
   try {
     const done = await restoreBeside();
-    const { id } = await projects.get(temporary);
+    const { id, placement } = await projects.get(temporary);
     const roles = await services.control.roles.list(old.id);
-    const { placement } = await projects.get(temporary);
     await services.databaseSetup.createRoles(
       services.servers.tenancyOf(placement),
       placement,

@@ -24,6 +24,7 @@ import {
   type SavedProject,
   SUMS_MEMBER,
 } from '../manifest.js';
+import { IS_SEGMENT } from '../physical/wal-archive.js';
 import { bytesOf, parseSums, verifySum } from '../sums.js';
 import { BadBackup } from '../tar.js';
 
@@ -40,9 +41,6 @@ export const OLD_PARTS = '.old';
 
 /** The data directory of the control server, in its part. */
 export const CONTROL_DATA = 'data/';
-
-/** Whether the folder has the parts of a backup. */
-export const hasParts = async (folder: string): Promise<boolean> => (await partAt(folder, CONTROL_PART)) !== null;
 
 /** The folder of a part. If the backup was killed between its two renames, the previous one. @returns null: none */
 async function partAt(folder: string, part: string): Promise<string | null> {
@@ -111,10 +109,7 @@ interface ProjectPart {
  * @throws BadBackup
  */
 async function partOfProject(folder: string, name: string, serverId: string | null): Promise<ProjectPart | null> {
-  const open = async (part: Part): Promise<ProjectPart> => ({
-    part,
-    saved: parseSavedProject(await part.content(MANIFEST_MEMBER)),
-  });
+  const open = async (part: Part): Promise<ProjectPart> => ({ part, saved: await savedIn(part) });
   const isIt = ({ saved }: ProjectPart) => saved.kind !== 'physical' || saved.server_id === serverId;
   const own = await Part.open(folder, projectPart(name));
   const found = own === null ? null : await open(own);
@@ -135,8 +130,10 @@ async function partOfProject(folder: string, name: string, serverId: string | nu
 /** The manifest of a project's part; null: there is none. @throws BadBackup */
 export async function savedProjectIn(folder: string, name: string): Promise<SavedProject | null> {
   const part = await Part.open(folder, projectPart(name));
-  return part === null ? null : parseSavedProject(await part.content(MANIFEST_MEMBER));
+  return part === null ? null : savedIn(part);
 }
+
+const savedIn = async (part: Part): Promise<SavedProject> => parseSavedProject(await part.content(MANIFEST_MEMBER));
 
 export class BackupFolder implements BackupSource {
   private constructor(
@@ -256,7 +253,7 @@ export class BackupFolder implements BackupSource {
     for (const saved of this.manifest.projects) {
       const folder = saved.kind === 'physical' ? this.archiveOf(saved.server_id) : null;
       if (saved.kind !== 'physical' || folder === null) continue;
-      for (const name of (await readdir(folder)).filter((name) => /^[0-9A-F]{24}$/.test(name))) {
+      for (const name of (await readdir(folder)).filter((name) => IS_SEGMENT.test(name))) {
         const { size } = await lstat(join(folder, name));
         if (size !== saved.wal_segment_bytes) yield `${ARCHIVE_FOLDER}/${saved.server_id}: ${name} is incomplete`;
       }

@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { hasCode, isMissing, replaceFile } from '../../files.js';
 import { Type, type Static } from '../../contract/schema.js';
 import { describes } from '../../contract/validator.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
+import { parseJson } from '../manifest.js';
 
 /** In the folder. */
 const EPOCH_FILE = 'epoch';
@@ -16,26 +18,27 @@ export type Epoch = Static<typeof Epoch>;
 
 const isEpoch = describes(Epoch);
 
+export const ownEpoch = async ({
+  control,
+}: {
+  control: Pick<ControlDatabase, 'instanceId' | 'backups'>;
+}): Promise<Epoch> => ({
+  installation: control.instanceId,
+  epoch: await control.backups.epoch(),
+});
+
 /** @returns null if the folder is missing, or nothing has been saved in it. @throws Error if it is not valid */
 export async function readEpoch(folder: string): Promise<Epoch | null> {
-  let text: string;
+  let bytes: Buffer;
   try {
-    text = await readFile(join(folder, EPOCH_FILE), 'utf8');
+    bytes = await readFile(join(folder, EPOCH_FILE));
   } catch (error) {
     if (isMissing(error)) return null;
     throw error;
   }
-  const value = parse(text);
+  const value = parseJson(bytes);
   if (!isEpoch(value)) throw new Error(`${join(folder, EPOCH_FILE)} is damaged: this is not a backup folder of cdp`);
   return value;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 export const writeEpoch = (folder: string, { installation, epoch }: Epoch): Promise<void> =>

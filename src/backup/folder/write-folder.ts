@@ -48,7 +48,7 @@ import {
   savedProjectIn,
   savedProjects,
 } from './backup-folder.js';
-import { claimFolder, readEpoch, requireClaimed, requireCurrent, type Epoch } from './epoch.js';
+import { claimFolder, type Epoch, ownEpoch, readEpoch, requireClaimed, requireCurrent } from './epoch.js';
 
 export interface FolderBackupOptions {
   /** Absolute. Its parent must exist. */
@@ -116,11 +116,6 @@ async function explain(folder: string, cause: unknown): Promise<unknown> {
   if (await isOnReadOnlyDisk(folder).catch(() => false)) return new Error(`${folder} can only be read`, { cause });
   return cause;
 }
-
-export const ownEpoch = async ({ control }: Pick<BackupServices, 'control'>): Promise<Epoch> => ({
-  installation: control.instanceId,
-  epoch: await control.backups.epoch(),
-});
 
 async function withBackupLock<T>({ control: { address } }: BackupServices, work: () => Promise<T>): Promise<T> {
   return withServiceSession(address, address.database, async (session) => {

@@ -23,7 +23,8 @@ import type { CopiedFiles, PhysicalProject } from '../manifest.js';
 import { contentOf } from './data-files.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
-const IS_SEGMENT = /^[0-9A-F]{24}$/;
+/** The name of a segment of write-ahead log. */
+export const IS_SEGMENT = /^[0-9A-F]{24}$/;
 
 /** Creates the folder into which a server of this account archives its WAL. */
 export async function prepareArchive(folder: string, { uid, gid }: { uid: number; gid: number }): Promise<void> {

@@ -1,5 +1,6 @@
 /** Metrics of the service's own backups (setting `backup-to`), and of archives of projects' write-ahead logs. */
 import { Gauge, type Registry } from 'prom-client';
+import type { BackupState } from '../../engine/backup-plan.js';
 import type { Engine } from '../../engine/engine.js';
 import { singleFlight } from '../../promises.js';
 import { series } from './server-metrics.js';
@@ -29,22 +30,21 @@ export function backupMetrics({ archiveWatch, backupPlan, serversFolder }: Engin
   if (backupPlan === null) return;
   // Gauges that are collected at the same time share one query. While the control database is away, a scrape lacks them.
   const state = singleFlight(() => backupPlan.state().catch(() => null));
+  const ofBackups = (name: string, help: string, valueOf: (now: BackupState) => number | null) =>
+    gauge(name, help, async () => {
+      const now = await state();
+      return now === null ? null : valueOf(now);
+    });
   const ageHelp = 'Age of the last complete backup into the folder of backup-to; +Inf: there is none.';
-  gauge('cdp_backup_age_seconds', ageHelp, async () => {
-    const now = await state();
-    return now === null ? null : (now.ageSeconds ?? Infinity);
-  });
+  ofBackups('cdp_backup_age_seconds', ageHelp, ({ ageSeconds }) => ageSeconds ?? Infinity);
   const timeHelp = 'Unix time of the last complete backup; 0: there is none.';
-  gauge('cdp_backup_last_success_timestamp_seconds', timeHelp, async () => {
-    const now = await state();
-    return now === null ? null : (now.last?.succeededAt?.getTime() ?? 0) / 1_000;
-  });
-  gauge('cdp_backup_failed', '1 if the last backup failed or left out a project, otherwise 0.', async () => {
-    const now = await state();
-    return now === null ? null : Number(now.last?.error != null);
-  });
-  gauge('cdp_backup_size_bytes', 'Size of the projects in the last complete backup.', async () => {
-    const now = await state();
-    return now?.last?.bytes ?? null;
-  });
+  ofBackups(
+    'cdp_backup_last_success_timestamp_seconds',
+    timeHelp,
+    ({ last }) => (last?.succeededAt?.getTime() ?? 0) / 1_000,
+  );
+  const failedHelp = '1 if the last backup failed or left out a project, otherwise 0.';
+  ofBackups('cdp_backup_failed', failedHelp, ({ last }) => Number(last?.error != null));
+  const sizeHelp = 'Size of the projects in the last complete backup.';
+  ofBackups('cdp_backup_size_bytes', sizeHelp, ({ last }) => last?.bytes ?? null);
 }
