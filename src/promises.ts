@@ -23,3 +23,27 @@ export function singleFlight<T>(make: () => Promise<T>): () => Promise<T> {
   let making: Promise<T> | null = null;
   return () => (making ??= make().finally(() => (making = null)));
 }
+
+/**
+ * Processes up to `jobs` items at a time. The first failure aborts the others, and is thrown after they have ended.
+ * @throws the first failure, or the signal's reason
+ */
+export async function forEachAtOnce<T>(
+  items: readonly T[],
+  jobs: number,
+  signal: AbortSignal,
+  work: (item: T, signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const halt = new AbortController();
+  const either = AbortSignal.any([signal, halt.signal]);
+  const waiting = items.values();
+  const worker = async () => {
+    for (const item of waiting) {
+      either.throwIfAborted();
+      await work(item, either);
+    }
+  };
+  const workers = Array.from({ length: jobs }, () => worker().catch((error: unknown) => halt.abort(error)));
+  await Promise.all(workers);
+  halt.signal.throwIfAborted();
+}

@@ -6,13 +6,12 @@ import { realpath, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { setArchiving } from './backup/archiving.js';
-import { forEachAtOnce } from './backup/backup.js';
 import type { BackupServices } from './backup/backup-services.js';
 import { ARCHIVE_FOLDER, BackupFolder } from './backup/folder/backup-folder.js';
 import { ownEpoch, readEpoch, writeEpoch } from './backup/folder/epoch.js';
 import { filesOf, restoreFiles } from './backup/physical/physical.js';
 import { copyNewSegments, prepareArchive } from './backup/physical/wal-archive.js';
-import { verifyProject } from './backup/restore.js';
+import { fillProject, verifyProject } from './backup/restore.js';
 import { Closing } from './closing.js';
 import { openConfiguredEngine } from './configured-engine.js';
 import { BY_ITSELF } from './contract/audit.js';
@@ -26,9 +25,9 @@ import { findPostmasters, stopPostmaster } from './embedded/processes.js';
 import { exists, makeFolder, namesIn, removeFolder } from './files.js';
 import { type ServerAddress, sql } from './pg/index.js';
 import { openPostgres, unfinishedRestore } from './postgres.js';
+import { forEachAtOnce } from './promises.js';
 import type { Settings } from './settings.js';
 import type { ProjectRow } from './tenancy/control/control-rows.js';
-import { withServer } from './tenancy/postgres-server.js';
 import { withServiceSession } from './tenancy/service-pool.js';
 
 interface InstallationRestore {
@@ -119,28 +118,20 @@ async function restoreProjects(
   backup: BackupFolder,
   { from, at, signal, progress }: InstallationRestore,
 ): Promise<RestoreDone> {
-  const { control, databaseSetup, servers } = services;
+  const { control, servers } = services;
   const restored: RestoreDone['projects'][number][] = [];
   const failed: { name: string; reason: string }[] = [];
   const restoreOne = async ({ placement }: ProjectRow) => {
     const saved = backup.manifest.projects.find((one) => one.kind === 'physical' && one.server_id === placement.server);
     if (saved?.kind !== 'physical') throw new Error('the backup does not have its files');
     await verifyProject(backup, saved, signal);
-    const { make, fill, reaches, explain } = await filesOf(saved, backup, services, at, signal);
+    const contents = await filesOf(saved, backup, services, at, signal);
+    const stored = backup.control.projects.find(({ server_id: id }) => id === placement.server);
     const tenancy = servers.tenancyOf(placement);
     try {
-      await make?.(placement);
-      const filled = await withServer(servers.serverOf(placement), () => fill(placement)).catch((error: unknown) => {
-        throw explain?.(error) ?? error;
-      });
-      const stored = backup.control.projects.find(({ server_id: id }) => id === placement.server);
-      const roles = stored?.roles ?? [];
-      await databaseSetup.createRoles(
-        tenancy,
-        placement,
-        roles.map((role) => role.name),
-      );
-      return { ...filled, reaches, isArchived: stored?.archive === true };
+      await contents.make?.(placement);
+      const filled = await fillProject(services, placement, contents, stored?.roles ?? [], signal);
+      return { ...filled, reaches: contents.reaches, isArchived: stored?.archive === true };
     } catch (error) {
       // The first failure tells more.
       await tenancy.drop(placement).catch(() => {});

@@ -11,6 +11,7 @@ import { isReady } from '../contract/projects.js';
 import { contentOf } from '../contract/wire/admin-socket.js';
 import { isAlive } from '../embedded/proc.js';
 import { namesIn, withPrivateFolder } from '../files.js';
+import { forEachAtOnce } from '../promises.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import { VERSION } from '../version.js';
 import type { BackupServices } from './backup-services.js';
@@ -201,28 +202,4 @@ export async function saveThroughFile<T>(tar: TarWriter, file: string, save: Sav
     await handle.close();
     await rm(file, { force: true });
   }
-}
-
-/**
- * Processes up to `jobs` items at a time. The first failure aborts the others, and is thrown after they have ended.
- * @throws the first failure, or the signal's reason
- */
-export async function forEachAtOnce<T>(
-  items: readonly T[],
-  jobs: number,
-  signal: AbortSignal,
-  work: (item: T, signal: AbortSignal) => Promise<void>,
-): Promise<void> {
-  const halt = new AbortController();
-  const either = AbortSignal.any([signal, halt.signal]);
-  const waiting = items.values();
-  const worker = async () => {
-    for (const item of waiting) {
-      either.throwIfAborted();
-      await work(item, either);
-    }
-  };
-  const workers = Array.from({ length: jobs }, () => worker().catch((error: unknown) => halt.abort(error)));
-  await Promise.all(workers);
-  halt.signal.throwIfAborted();
 }

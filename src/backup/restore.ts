@@ -10,6 +10,7 @@ import { tablesInWords, type RestoreDone } from '../contract/wire/admin-socket.j
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import type { RoleRow } from '../tenancy/control/role-rows.js';
+import type { Placement } from '../tenancy/placement.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
 import { withServer } from '../tenancy/postgres-server.js';
 import { setArchiving } from './archiving.js';
@@ -416,26 +417,40 @@ async function archiveAgain(
   }
 }
 
+/**
+ * Starts the server of a project, fills it, and makes the roles.
+ * @param roles that the project has made, of which files of an earlier moment lack some
+ */
+export async function fillProject(
+  { databaseSetup, servers }: BackupServices,
+  placement: Placement,
+  { fill, explain = (error) => error }: ProjectContents,
+  roles: readonly Pick<RoleRow, 'name'>[],
+  signal: AbortSignal,
+): Promise<Awaited<ReturnType<typeof fill>>> {
+  const filled = await withServer(servers.serverOf(placement), () => fill(placement)).catch((error: unknown) => {
+    throw explain(error);
+  });
+  signal.throwIfAborted();
+  const names = roles.map(({ name }) => name);
+  await databaseSetup.createRoles(servers.tenancyOf(placement), placement, names);
+  return filled;
+}
+
 async function restoreProject(
-  { control, databaseSetup, projects, servers }: BackupServices,
+  services: BackupServices,
   chosen: ChosenProject,
-  { fill, make, explain = (error) => error }: ProjectContents,
+  contents: ProjectContents,
   { placementRequest, signal }: RestoreOptions,
 ): Promise<Omit<RestoreDone['projects'][number], 'not_archived'>> {
-  const { name, status, tokens } = chosen;
-  let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [], damage: null };
+  const { name, status, tokens, roles } = chosen;
+  let filled: Awaited<ReturnType<typeof fillProject>> = { tables: null, left_out: [], damage: null };
   const restoreInto = async ({ id, placement }: NewProject) => {
-    filled = await withServer(servers.serverOf(placement), () => fill(placement)).catch((error: unknown) => {
-      throw explain(error);
-    });
-    signal.throwIfAborted();
-    // Files of an earlier moment lack roles that were made later.
-    const names = chosen.roles.map((role) => role.name);
-    await databaseSetup.createRoles(servers.tenancyOf(placement), placement, names);
-    await control.projects.adoptHistory(id, chosen, tokens);
+    filled = await fillProject(services, placement, contents, roles, signal);
+    await services.control.projects.adoptHistory(id, chosen, tokens);
     return status;
   };
-  await projects.restore(name, placementRequest, restoreInto, make);
+  await services.projects.restore(name, placementRequest, restoreInto, contents.make);
   return { name, ...filled };
 }
 

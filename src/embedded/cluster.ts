@@ -1,7 +1,8 @@
 /** Creates data directories with initdb, or as copies of a template. */
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Account, ownAccount, run } from './accounts.js';
+import { flushFileSystem } from '../files.js';
+import { type Account, ownAccount, run, runsAsRoot } from './accounts.js';
 import type { Binaries } from './binaries.js';
 import { SUPERUSER } from './postgres-config.js';
 
@@ -63,9 +64,8 @@ export async function copyCluster(from: string, to: string, account: Account, du
  * assumes that the files of a cleanly stopped server are on disk.
  */
 export async function giveTo(account: Account, data: string, durable = true): Promise<void> {
-  const flush = durable ? ' && { sync -f "$1" 2>/dev/null || sync; }' : '';
-  const script = `{ [ "$(id -u)" != 0 ] || chown -R "$2" "$1"; }${flush}`;
-  await must(run(ownAccount(), '/bin/sh', ['-c', script, 'sh', data, `${account.uid}:${account.gid}`]), 'chown');
+  if (runsAsRoot()) await must(run(ownAccount(), 'chown', ['-R', `${account.uid}:${account.gid}`, data]), 'chown');
+  if (durable) await flushFileSystem(data);
 }
 
 async function must(result: ReturnType<typeof run>, program: string): Promise<void> {

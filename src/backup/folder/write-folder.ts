@@ -12,12 +12,13 @@ import { isReady } from '../../contract/projects.js';
 import { contentOf, type FolderBackupDone } from '../../contract/wire/admin-socket.js';
 import { exists, flushFileSystem, hasCode, isOnReadOnlyDisk, namesIn, withPrivateFolder } from '../../files.js';
 import { sql } from '../../pg/index.js';
+import { forEachAtOnce } from '../../promises.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { ADVISORY_LOCKS, LockHeld, takeAdvisoryLock } from '../../tenancy/locks.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import type { ServerFiles } from '../../tenancy/tenancy.js';
 import { VERSION } from '../../version.js';
-import { forEachAtOnce, json } from '../backup.js';
+import { json } from '../backup.js';
 import type { BackupServices } from '../backup-services.js';
 import type { ProgramSearch } from '../logical/client-programs.js';
 import {
@@ -373,13 +374,14 @@ async function retire(folder: string, part: string): Promise<void> {
 
 /** Renames the parts of projects that have been renamed. */
 async function followRenames(folder: string, projects: readonly ProjectRow[]): Promise<void> {
-  for (const name of await savedProjects(folder)) {
+  const names = await savedProjects(folder);
+  // One that has another's name now is written anew.
+  const missing = projects.filter(({ name }) => !names.includes(name));
+  for (const name of missing.length === 0 ? [] : names) {
     // A part that is damaged is written anew.
     const saved = await savedProjectIn(folder, name).catch(() => null);
-    const row = projects.find(({ placement }) => saved?.kind === 'physical' && placement.server === saved.server_id);
-    // Another project may have the name now: its part is written anew.
-    if (row === undefined || row.name === name || (await exists(join(folder, projectPart(row.name))))) continue;
-    await rename(join(folder, projectPart(name)), join(folder, projectPart(row.name)));
+    const row = missing.find(({ placement }) => saved?.kind === 'physical' && placement.server === saved.server_id);
+    if (row !== undefined) await rename(join(folder, projectPart(name)), join(folder, projectPart(row.name)));
   }
 }
 
