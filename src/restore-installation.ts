@@ -195,17 +195,16 @@ async function takeOver(services: BackupServices, from: string, progress: (line:
   await services.control.backups.setEpoch(epoch);
 }
 
-async function checkProjects(backup: BackupFolder, { signal }: InstallationRestore): Promise<RestoreDone> {
-  const projects: RestoreDone['projects'][number][] = [];
+async function checkProjects(backup: BackupFolder, { signal, progress }: InstallationRestore): Promise<RestoreDone> {
   const failed: { name: string; reason: string }[] = [];
   for (const { name } of backup.control.projects) {
     const saved = backup.manifest.projects.find((one) => one.name === name);
     const reason =
       saved === undefined ? 'the backup does not have its files' : await faultOf(verifyProject(backup, saved, signal));
-    if (reason === null) projects.push({ name, tables: null, left_out: [], damage: null, not_archived: null });
-    else failed.push({ name, reason });
+    progress(`${name}: ${reason === null ? 'can be restored' : `CANNOT BE RESTORED: ${reason}`}`);
+    if (reason !== null) failed.push({ name, reason });
   }
-  return { projects, failed };
+  return { projects: [], failed };
 }
 
 const faultOf = (check: Promise<void>): Promise<string | null> => check.then(() => null, messageOf);

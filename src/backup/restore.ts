@@ -39,8 +39,6 @@ export interface RestoreOptions {
   readonly as: string | null;
   /** Skips projects that exist, instead of refusing the whole restore. */
   readonly missing: boolean;
-  /** Puts the restored project in the place of the one that has its name. */
-  readonly replace?: boolean;
   /** Ends when all checks are done. */
   readonly check?: boolean;
   /** Restores the state at this time, from archived WAL; null: the state in the backup. */
@@ -58,10 +56,6 @@ export interface RestoreOptions {
  * has changed then
  */
 export async function restore(services: BackupServices, options: RestoreOptions): Promise<RestoreDone> {
-  return options.replace === true ? restoreInPlace(services, options) : restoreAsNew(services, options);
-}
-
-async function restoreAsNew(services: BackupServices, options: RestoreOptions): Promise<RestoreDone> {
   const { progress, signal } = options;
   const file = await openBackup(options.file);
   const chosenProjects = chooseProjects(file, options);
@@ -102,65 +96,6 @@ async function restoreAsNew(services: BackupServices, options: RestoreOptions): 
   // Otherwise the first start of the service would add a project and a token that nobody wants.
   if (projects.length > 0) await services.control.endFirstStart();
   return { projects, failed };
-}
-
-/**
- * The project keeps its tokens, its quota and what else the control database has of it, as they are now: what was revoked
- * since the backup stays revoked. Nobody can use it meanwhile, so that what is acknowledged is in the one or the other.
- */
-async function restoreInPlace(services: BackupServices, options: RestoreOptions): Promise<RestoreDone> {
-  const { projectName, as, check = false, progress } = options;
-  const { projects } = services;
-  if (projectName === null || as !== null || options.missing)
-    throw new EngineError('invalid_request', '--replace needs --project, and goes with neither --as nor --missing');
-  const old = await projects.get(projectName);
-  const names = new Set((await projects.list()).map(({ name }) => name));
-  const [kept, temporary] = [freeName(`${projectName}-replaced`, names), freeName(`${projectName}-restored`, names)];
-  const restoreBeside = () => restoreAsNew(services, { ...options, as: temporary });
-  if (check) {
-    const done = await restoreBeside();
-    progress(`${projectName}: would be kept as ${kept}, inactive`);
-    return done;
-  }
-  const isArchived = await archivesWal(services, old);
-  progress(`${projectName}: deactivated until it is restored`);
-  await projects.setActive(projectName, false).catch((error: unknown) => {
-    // The project is inactive, but its server does not answer: that may be why it is restored.
-    if (!(error instanceof EngineError && error.code === 'database_unavailable')) throw error;
-  });
-  try {
-    const done = await restoreBeside();
-    const { id, placement } = await projects.get(temporary);
-    const roles = await services.control.roles.list(old.id);
-    await services.databaseSetup.createRoles(
-      services.servers.tenancyOf(placement),
-      placement,
-      roles.map(({ name }) => name),
-    );
-    await projects.replace(old, id, kept);
-    progress(`${projectName}: restored; the one before is kept as ${kept}, inactive: cdp project delete ${kept}`);
-    const result = { ...done.projects[0], name: projectName } as RestoreDone['projects'][number];
-    const restored = { name: projectName, archive: isArchived };
-    return { projects: [{ ...result, not_archived: await archiveAgain(services, restored, options) }], failed: [] };
-  } catch (error) {
-    // The first failure tells more.
-    if (old.status === 'active') await projects.setActive(projectName, true).catch(() => {});
-    throw error;
-  }
-}
-
-/** A name for a project that none has yet. */
-function freeName(wanted: string, names: ReadonlySet<string>): string {
-  for (let number = 1; ; number++) {
-    const suffix = number === 1 ? '' : `-${number}`;
-    const name = `${wanted.slice(0, 63 - suffix.length)}${suffix}`;
-    if (!names.has(name)) return name;
-  }
-}
-
-async function archivesWal({ servers }: BackupServices, { placement }: ProjectRow): Promise<boolean> {
-  const { files } = servers.tenancyOf(placement);
-  return files !== null && (await files.has(placement.server)) && (await files.archivesWal(placement.server));
 }
 
 const untilOf = ({ reaches }: ProjectContents): string =>
@@ -391,7 +326,7 @@ export async function verifyProject(file: BackupSource, saved: SavedProject, sig
  * said not to be archived.
  * @returns why it is not archived; null: it is, or it need not be
  */
-async function archiveAgain(
+export async function archiveAgain(
   services: BackupServices,
   { name, archive }: Pick<ChosenProject, 'name' | 'archive'>,
   { as, progress }: RestoreOptions,

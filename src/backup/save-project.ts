@@ -20,7 +20,7 @@ interface SaverOptions {
   /** For temporary files, mode 700. */
   readonly folder: string;
   /** Whether to stop each server that is not in use once it is saved. Default: only one that was started for it. */
-  readonly rests?: boolean;
+  readonly stopsUnused?: boolean;
 }
 
 /**
@@ -29,7 +29,7 @@ interface SaverOptions {
  */
 export async function saverOf(
   services: BackupServices,
-  { form, programSearch, projects, folder, rests = false }: SaverOptions,
+  { form, programSearch, projects, folder, stopsUnused = false }: SaverOptions,
 ): Promise<SaveProject> {
   const tenancyOf = ({ placement }: ProjectRow) => services.servers.tenancyOf(placement);
   const dumped = form === 'logical' ? projects : projects.filter((one) => tenancyOf(one).files === null);
@@ -46,7 +46,7 @@ export async function saverOf(
   return async (project, saving) => {
     const tenancy = tenancyOf(project);
     const { files } = tenancy;
-    if (files !== null && form !== 'logical') return saveFiles(services, files, project, { ...saving, rests });
+    if (files !== null && form !== 'logical') return saveFiles(services, files, project, { ...saving, stopsUnused });
     const installed = await programs.get(tenancy);
     if (installed === undefined) throw new Error('Postgres has no client programs');
     return saveDump(services, project, { ...saving, programs: installed, folder });

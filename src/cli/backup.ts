@@ -229,7 +229,7 @@ async function restoreAll(
     restoreInstallation(config, { from, at: time, check, signal, progress, waiting: warn }),
   );
   if (!check) progress(`The installation is restored in ${config.dataDir}: start the service, then make a backup`);
-  showRestored(command, check ? { ...result, projects: [] } : result, 'Nothing was changed');
+  showRestored(command, result, 'Nothing was changed');
 }
 
 function parseTime(text: string): Date {

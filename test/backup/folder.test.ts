@@ -9,6 +9,7 @@ import { setArchiving } from '../../src/backup/archiving.js';
 import { BackupFolder } from '../../src/backup/folder/backup-folder.js';
 import { backupToFolder, copyArchives } from '../../src/backup/folder/write-folder.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
+import { restoreInPlace } from '../../src/backup/restore-in-place.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import type { FolderBackupDone } from '../../src/contract/wire/admin-socket.js';
 import type { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
@@ -43,8 +44,8 @@ async function save(folder: string, from = service): Promise<FolderBackupDone> {
   return done;
 }
 
-const load = (folder: string, name: string, more: Partial<RestoreOptions> = {}, into = service) =>
-  restore(services(into), {
+const load = (folder: string, name: string, more: Partial<RestoreOptions> = {}, how = restore) =>
+  how(services(), {
     ...common,
     file: folder,
     projectName: name,
@@ -326,11 +327,11 @@ describe('restores a project', () => {
     const { token: newer } = await tokens.create(id);
     await projects.setQuota(project.name, 123_000_000, BY_ITSELF);
     await project.rows('INSERT INTO kept (n) VALUES (100)');
-    const checked = await load(target, project.name, { replace: true, check: true });
+    const checked = await load(target, project.name, { check: true }, restoreInPlace);
     expect(checked).toEqual({ projects: [], failed: [] });
     expect((await projects.get(project.name)).id).toBe(id);
 
-    const done = await load(target, project.name, { replace: true });
+    const done = await load(target, project.name, {}, restoreInPlace);
     expect(done.projects).toMatchObject([{ name: project.name, not_archived: null }]);
     const [now, kept] = [await projects.get(project.name), await projects.get(`${project.name}-replaced`)];
     expect(now).toMatchObject({ status: 'active', quotaBytes: 123_000_000 });
@@ -349,7 +350,7 @@ describe('restores a project', () => {
     const target = newTarget();
     await save(target);
     rmSync(join(target, 'projects', project.name, 'data', 'global', 'pg_control'));
-    await expect(load(target, project.name, { replace: true })).rejects.toThrow('It has no data/global/pg_control');
+    await expect(load(target, project.name, {}, restoreInPlace)).rejects.toThrow('It has no data/global/pg_control');
     expect(await service.engine.projects.get(project.name)).toMatchObject({ status: 'active' });
     expect(await sumOf(project.name)).toBe(6);
     expect((await service.engine.projects.list()).map(({ name }) => name)).not.toContain(`${project.name}-restored`);

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { setArchiving } from '../../src/backup/archiving.js';
 import { BackupFolder } from '../../src/backup/folder/backup-folder.js';
 import { backupToFolder, copyArchives, type FolderBackupOptions } from '../../src/backup/folder/write-folder.js';
-import { restore } from '../../src/backup/restore.js';
+import { restoreInPlace } from '../../src/backup/restore-in-place.js';
 import { BY_ITSELF } from '../../src/contract/audit.js';
 import { BackupPlan } from '../../src/engine/backup-plan.js';
 import type { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
@@ -261,9 +261,9 @@ describe('while a backup runs,', () => {
     await backUp(folder);
     const earlier = newTarget();
     await cp(folder, earlier, { recursive: true, preserveTimestamps: true });
-    const inPlace = { projectName: 'b', as: null, at: null, missing: false, replace: true, placementRequest: {} };
+    const inPlace = { projectName: 'b', as: null, at: null, missing: false, placementRequest: {} };
     await backUpWhile(folder, 'a', () =>
-      restore(installation(), {
+      restoreInPlace(installation(), {
         ...{ file: earlier, ...inPlace, programSearch: { folder: null, path: '' }, signal, progress: () => {} },
       }),
     );

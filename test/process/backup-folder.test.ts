@@ -108,7 +108,8 @@ describe('cdp restore --from', () => {
     const restored = await newDataDir();
     const token = await firstToken(dataDir);
     const checked = await cdp('restore', '--from', target, '--data-dir', restored, '--check');
-    expect(checked).toMatchObject({ code: 0 });
+    expect(checked).toMatchObject({ code: 0, stdout: 'Nothing was changed\n' });
+    expect(checked.stderr).toContain('default: can be restored');
     expect(existsSync(join(restored, 'postgres'))).toBe(false);
     const result = await cdp('restore', '--from', target, '--data-dir', restored);
     expect(result.code, result.stderr).toBe(0);

@@ -89,7 +89,7 @@ export class Part {
   }
 
   /** Files that have no checksum: someone has added them. */
-  async strangers(): Promise<string[]> {
+  async unexpectedFiles(): Promise<string[]> {
     const entries = await readdir(this.path, { recursive: true, withFileTypes: true });
     const names = entries
       .filter((entry) => !entry.isDirectory())
@@ -240,7 +240,7 @@ export class BackupFolder implements BackupSource {
         const fault = await part.verify(name).then(() => null, messageOf);
         if (fault !== null) yield `${place}: ${fault}`;
       }
-      for (const name of await part.strangers()) yield `${place}: ${name} is not of the backup`;
+      for (const name of await part.unexpectedFiles()) yield `${place}: ${name} is not of the backup`;
     }
     for (const { name } of this.control.projects)
       if (!this.found.parts.has(name))

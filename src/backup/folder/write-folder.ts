@@ -34,7 +34,7 @@ import { copyRunning } from '../physical/copy-running.js';
 import { DamagedPages } from '../physical/page-checksums.js';
 import { PLATFORM } from '../physical/physical.js';
 import { isAsSaved } from '../physical/unchanged.js';
-import { continues, copyNewSegments, removeOldSegments } from '../physical/wal-archive.js';
+import { hasLogSince, copyNewSegments, removeOldSegments } from '../physical/wal-archive.js';
 import { controlRow, type SaveProject, saverOf } from '../save-project.js';
 import { formatSums } from '../sums.js';
 import type { AddMember, Member } from '../tar.js';
@@ -185,7 +185,13 @@ async function writeFolder(services: BackupServices, options: FolderBackupOption
   const savedIds: string[] = [];
   const leftOut: { name: string; reason: string }[] = [];
   await withPrivateFolder(async (temporary) => {
-    const save = await saverOf(services, { ...options, form: null, projects: rows, folder: temporary, rests: true });
+    const save = await saverOf(services, {
+      ...options,
+      form: null,
+      projects: rows,
+      folder: temporary,
+      stopsUnused: true,
+    });
     await forEachAtOnce(rows, jobs, signal, async (row, signal) => {
       const { id, name, placement } = row;
       try {
@@ -233,7 +239,7 @@ async function unchanged(folder: string, { name, placement }: ProjectRow, files:
   if (saved?.kind !== 'physical' || saved.server_id !== placement.server || files.isRunning(placement.server))
     return null;
   // A backup from before the log was archived, or whose segments are too old, cannot be restored to a later moment.
-  if ((await files.archivesWal(placement.server)) && !(await continues(files.archives, saved))) return null;
+  if ((await files.archivesWal(placement.server)) && !(await hasLogSince(files.archives, saved))) return null;
   return (await isAsSaved((await files.folderOf(placement.server)).data, saved)) ? saved : null;
 }
 

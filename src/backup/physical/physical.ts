@@ -22,13 +22,13 @@ export const PLATFORM = `${process.platform}-${process.arch}`;
 
 /**
  * Copies the files of a project's server. If the server is stopped, it is started for the copy.
- * @param saving.rests whether to stop the server afterward although it ran before, unless it is in use
+ * @param saving.stopsUnused whether to stop the server afterward although it ran before, unless it is in use
  */
 export async function saveFiles(
   { servers, onCorruption }: BackupServices,
   files: ServerFiles,
   { name, placement }: ProjectRow,
-  { add, signal, rests }: Pick<Saving, 'add' | 'signal'> & { readonly rests: boolean },
+  { add, signal, stopsUnused }: Pick<Saving, 'add' | 'signal'> & { readonly stopsUnused: boolean },
 ): Promise<PhysicalProject> {
   const wasRunning = files.isRunning(placement.server);
   const server = servers.serverOf(placement);
@@ -41,7 +41,7 @@ export async function saveFiles(
     if (error instanceof DamagedPages) onCorruption(name, error.found);
     throw error;
   });
-  if (rests || !wasRunning) await files.stopIfUnused(placement.server);
+  if (stopsUnused || !wasRunning) await files.stopIfUnused(placement.server);
   const locale = databaseLocale(files.major);
   return {
     kind: 'physical',

@@ -56,7 +56,7 @@ export const archiveSettings = (folder: string): Readonly<Record<string, string>
 });
 
 /** Whether the archive of a server has the log from the beginning of a backup on. */
-export const continues = (all: string, { server_id: id, ...copied }: PhysicalProject): Promise<boolean> => {
+export const hasLogSince = (all: string, { server_id: id, ...copied }: PhysicalProject): Promise<boolean> => {
   const { wal_start: start, timeline, wal_segment_bytes: segmentBytes } = copied;
   return exists(join(all, id, segmentName(timeline, segmentOf(parseLsn(start), segmentBytes), segmentBytes)));
 };

@@ -183,11 +183,14 @@ const ONLY_ON_SOCKET: readonly AdminSocketRoute[] = [
       const { server, labels, postgres_bin: folder, path } = more;
       const time = at === null ? null : timeOf('at', at);
       const where = { placementRequest: { server, labels }, programSearch: { folder, path } };
-      const flags = { missing: missing ?? false, replace: replace ?? false, check: check ?? false };
+      const flags = { missing: missing ?? false, check: check ?? false };
       const options = { file, projectName: project, as, at: time, ...flags, ...where };
-      const { restore } = await import('../../backup/restore.js');
+      const run =
+        replace === true
+          ? (await import('../../backup/restore-in-place.js')).restoreInPlace
+          : (await import('../../backup/restore.js')).restore;
       const services = (await local.engine()).backupServices(auditOriginOf(request));
-      await progressResponse(call, (reporting) => restore(services, { ...options, ...reporting }));
+      await progressResponse(call, (reporting) => run(services, { ...options, ...reporting }));
       return { body: null };
     },
   },
