@@ -365,6 +365,8 @@ export const isOutage = ({ code }: EngineError): boolean => code === 'database_u
 /** The part of a stream that is stored. */
 export interface StoredPart {
   readonly rows: number;
+  /** For a caller who may only append, the rows are all records, also those in the quarantine. */
+  readonly isAccepted: boolean;
   /** Of the decoded body; what follows them is not stored. */
   readonly bytes: number;
 }

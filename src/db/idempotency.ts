@@ -13,8 +13,8 @@ import { keyPathsOf } from '../tenancy/placement.js';
 export interface IdempotencyKey {
   text: string;
   /**
-   * Within which a key of a role is unique: for a batch, the table, {@link deletesFrom} or {@link appendsTo} it; otherwise
-   * the method and the path.
+   * Within which a key of a role is unique: for a batch, the table, {@link deletesFrom} or {@link appendsTo} it; for a stream
+   * {@link streamsInto} or {@link appendStreamsInto} it; otherwise the method and the path.
    */
   namespace: string;
   /** SHA-256, hex, of the query string and the decoded body. */
@@ -100,6 +100,10 @@ export const appendsTo = (tableName: string, callerId: string): string =>
 
 /** The namespace of a stream. */
 export const streamsInto = (tableName: string): string => `STREAM ${tableName}`;
+
+/** The namespace of a stream of a caller who may only append. */
+export const appendStreamsInto = (tableName: string, callerId: string): string =>
+  `${appendsTo(tableName, callerId)} STREAM`;
 
 /** The column `path`: the namespace, within the role that the project has made and as which the request acts, or null. */
 export const pathOf = (role: string | null, namespace: string): string =>

@@ -194,9 +194,9 @@ function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: str
 }
 
 function storedReceipt({ namespace, receipt }: ReceiptRow): StoredReceipt {
-  const [word = '', rest] = namespace.split(' ');
+  const [word = '', rest, , stream] = namespace.split(' ');
   if (rest === undefined) return { ...receipt, table: word, operation: 'insert' };
-  if (word === 'APPEND') return { ...receipt, table: rest.split(' ')[0] ?? '', operation: 'insert' };
+  if (word === 'APPEND') return { ...receipt, table: rest, operation: stream === undefined ? 'insert' : 'stream' };
   if (!rest.startsWith('/')) return { ...receipt, table: rest, operation: word === 'DELETE' ? 'delete' : 'stream' };
   return { ...receipt, table: null, operation: rest === '/api/cdp/sql' ? 'sql' : 'schema' };
 }

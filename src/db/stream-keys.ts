@@ -16,7 +16,6 @@ import {
   keyTable,
   lockKey,
   pathOf,
-  streamsInto,
 } from './idempotency.js';
 
 export interface ChunkKey extends IdempotencyKey {
@@ -36,13 +35,14 @@ const PURGED_AT_ONCE = 100;
 
 /**
  * The key of a stream, for one chunk after the other.
+ * @param namespace `streamsInto` or `appendStreamsInto` the table
  * @param kind of the stream: the query, and everything else that must be the same in a repeat
  * @throws EngineError as `checkKey`
  */
-export function streamKey(text: string, tableName: string, kind: string, receiptDays: number): IdempotencyKey {
+export function streamKey(text: string, namespace: string, kind: string, receiptDays: number): IdempotencyKey {
   checkKey(text);
   const fingerprint = createHash('sha256').update(kind).digest('hex');
-  return { text, namespace: streamsInto(tableName), fingerprint, bodySha256: '', receiptDays };
+  return { text, namespace, fingerprint, bodySha256: '', receiptDays };
 }
 
 /**

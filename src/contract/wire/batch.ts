@@ -81,8 +81,10 @@ export const AppendResponse = Type.Object({
   success: Type.Literal(true),
   accepted_rows: Type.Integer({
     description:
-      'All records of the batch, for a token with `data:append` and without `data:write`: each was stored, or is in the quarantine.',
+      'All records, for a token with `data:append` and without `data:write`: each was stored, or is in the quarantine.',
   }),
+  chunks: Type.Optional(Type.Integer({ description: 'For a stream: the transactions that stored it.' })),
+  bytes: Type.Optional(Type.Integer({ description: 'For a stream: the bytes of the decoded body.' })),
   message: Type.String(),
 });
 export type AppendResponse = Static<typeof AppendResponse>;

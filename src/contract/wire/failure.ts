@@ -47,6 +47,12 @@ export const ErrorBody = Type.Object({
     }),
   ),
   stored_rows: Type.Optional(Type.Integer({ description: 'In a stream: the rows stored before the error.' })),
+  accepted_rows: Type.Optional(
+    Type.Integer({
+      description:
+        'The same for a token with `data:append` alone: all records before the error, stored or in the quarantine.',
+    }),
+  ),
   stored_bytes: Type.Optional(
     Type.Integer({
       description: 'In a stream: the bytes of the decoded body that hold the records stored before the error.',

@@ -8,13 +8,15 @@ import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import type { AppendResponse } from '../../contract/wire/batch.js';
 import type { Project } from '../../db/project.js';
-import { arrayOfRecords } from './batch.js';
-import { insertRecords } from './insert.js';
+import { arrayOfRecords, type Inserted, type RecordsBody } from './batch.js';
+import { insertRecords, type InsertOptions } from './insert.js';
 
-type AppendOptions = Omit<Parameters<typeof insertRecords>[3], 'returnIds' | 'upsert'> & {
+type StoreOptions = Omit<InsertOptions, 'returnIds' | 'upsert'>;
+
+interface AppendOptions extends StoreOptions {
   /** Called with the number of records before any is stored. */
   readonly count: (records: number) => Promise<void>;
-};
+}
 
 /** @throws EngineError as {@link insertRecords}, but none that depends on stored rows; those of `count` */
 export async function appendRecords(
@@ -25,15 +27,35 @@ export async function appendRecords(
 ): Promise<{ response: AppendResponse; replayed: boolean }> {
   const records = others.throttle.charge(project.id, () => recordsIn(body));
   await count(records);
+  const { replayed } = await storeOrQuarantine(project, tableName, arrayOfRecords(body), others);
+  return { response: accepted(records), replayed };
+}
+
+/**
+ * Stores records as a caller may who only appends: what Postgres refuses goes to the quarantine.
+ * @param body may be read twice
+ * @returns what the caller must not see
+ * @throws EngineError as {@link appendRecords}
+ */
+export function storeOrQuarantine(
+  project: Project,
+  tableName: string,
+  body: RecordsBody,
+  options: StoreOptions,
+): Promise<Inserted> {
   const store = (quarantine: boolean) =>
-    insertRecords(project, tableName, arrayOfRecords(body), { ...others, quarantine, returnIds: false, upsert: null });
-  const { replayed } = await store(others.quarantine).catch((error: unknown) => {
+    insertRecords(project, tableName, body, { ...options, quarantine, returnIds: false, upsert: null });
+  return store(options.quarantine).catch((error: unknown) => {
     if (!isRefusedByPostgres(error)) throw error;
     return store(true);
   });
-  const message = `${counted(records, 'record')} accepted`;
-  return { response: { success: true, accepted_rows: records, message }, replayed };
 }
+
+export const accepted = (records: number): AppendResponse => ({
+  success: true,
+  accepted_rows: records,
+  message: `${counted(records, 'record')} accepted`,
+});
 
 const ABOUT_RECORDS: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'constraint_violation',

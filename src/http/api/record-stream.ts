@@ -4,8 +4,10 @@ import { pipeline } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 import { EngineError, type StoredPart } from '../../contract/errors.js';
-import type { BatchQuery } from '../../contract/wire/batch.js';
+import type { BatchQuery, BatchResponse } from '../../contract/wire/batch.js';
+import { appendStreamsInto, streamsInto } from '../../db/idempotency.js';
 import { streamKey } from '../../db/stream-keys.js';
+import { appendsOnly } from '../../engine/access/append-keys.js';
 import { storeStream } from '../../engine/insert/stream/store-stream.js';
 import type { StreamFormat } from '../../engine/insert/stream/formats.js';
 import { PiecesOfBody } from '../body.js';
@@ -31,7 +33,7 @@ export interface Storing {
 
 /** @throws EngineError; once lines of progress have been sent, the last line has it */
 export async function insertStream(call: Call, { upsert, quarantine, queryText }: Storing): Promise<RouteResponse> {
-  const { request, engine, settings, signal } = call;
+  const { request, engine, settings, signal, caller } = call;
   const { context, headers } = request;
   const query = request.query as BatchQuery;
   const tableName = tableInPath(call);
@@ -40,7 +42,10 @@ export async function insertStream(call: Call, { upsert, quarantine, queryText }
   const format = formatOf(request, query);
   const { 'idempotency-key': keyText } = headers;
   const kind = [queryText, JSON.stringify(format)].join('\0');
-  const key = keyText === undefined ? null : streamKey(String(keyText), tableName, kind, settings.receiptDays);
+  const appends = appendsOnly(caller);
+  // Keys of others would tell what they have sent.
+  const namespace = appends ? appendStreamsInto(tableName, caller.id) : streamsInto(tableName);
+  const key = keyText === undefined ? null : streamKey(String(keyText), namespace, kind, settings.receiptDays);
   const body = new PiecesOfBody(request.raw, settings.requestTimeoutMs);
   const progress = acceptsLines(request) ? new ProgressLines(call) : null;
   const reserved = context.reservation;
@@ -50,14 +55,19 @@ export async function insertStream(call: Call, { upsert, quarantine, queryText }
       ...{ project, tableName, tableCache, throttle, quarantineDays, format, key, upsert, quarantine, signal },
       bytes: decodedPieces(request, body),
       offset: Number(query.offset ?? 0),
+      countAppended: appends ? (records) => engine.appendRates.count(caller, 'rows', records) : null,
       onReady: () => context.askForBody(),
       onProgress: (stored) => progress?.say(stored),
       onMemory: (bytes) => reserved?.resize(bytes),
     });
-    const errors = response.errors?.map((detail) => redactedDetail(detail, readRightsOf(context)));
-    const answer = errors === undefined ? response : { ...response, errors };
-    if (progress === null) return { body: answer, rows: newRows, replayed };
-    progress.end(201, { done: answer });
+    const { errors } = response as BatchResponse;
+    const answer =
+      errors === undefined
+        ? response
+        : { ...response, errors: errors.map((detail) => redactedDetail(detail, readRightsOf(context))) };
+    const status = appends ? 202 : 201;
+    if (progress === null) return { status, body: answer, rows: newRows, replayed };
+    progress.end(status, { done: answer });
     return { body: null, rows: newRows, replayed };
   } catch (error) {
     if (!progress?.hasBegun) throw error;
@@ -82,7 +92,7 @@ class ProgressLines {
     const now = performance.now();
     if (now - this.saidAt < PROGRESS_MS || this.call.reply.raw.writableNeedDrain) return;
     this.saidAt = now;
-    this.write(201, { progress: { rows, bytes } });
+    this.write(appendsOnly(this.call.caller) ? 202 : 201, { progress: { rows, bytes } });
   }
 
   end(status: number, line: object): void {

@@ -28,7 +28,7 @@ export const INSERT_RECORDS: Operation = {
     "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
     `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
     'response and inserts nothing. The body may be gzipped. As `application/x-ndjson`, `text/csv` or ' +
-    '`text/tab-separated-values` it is a stream of any size, stored in chunks. With the scope `data:append` alone it takes only an array, and the response is only how many records were accepted.',
+    '`text/tab-separated-values` it is a stream of any size, stored in chunks. With the scope `data:append` alone the response is only how many records were accepted.',
   tag: 'data',
   audit: { operation: 'insert', isChange: false },
   slot: 'typed',
@@ -95,26 +95,28 @@ export const INSERT_RECORDS: Operation = {
   },
 };
 
+/** Parameters that tell nothing about what is stored, and change nothing else. */
+const APPENDS_WITH: ReadonlySet<string> = new Set(['on_error', 'delimiter', 'null', 'offset']);
+
 /** For a caller who may only append. @throws EngineError insufficient_scope for what would tell or change more */
 async function append(call: Call): Promise<RouteResponse> {
   const { caller, engine, request, signal } = call;
   const tableName = tableInPath(call);
   const query = request.query as wire.BatchQuery & { dry_run?: string };
-  if (isStream(request.headers, INSERT_RECORDS)) {
-    throw new EngineError('insufficient_scope', 'The token lacks the scope data:write, which a stream needs', {
-      hint: 'With data:append alone, send a JSON array of up to 250 records.',
-    });
-  }
-  const denied = Object.keys(query).filter((name) => name !== 'on_error');
+  const denied = Object.keys(query).filter((name) => !APPENDS_WITH.has(name));
   if (denied.length > 0) {
     const message = `The token lacks the scope data:write, which ${denied.join(' and ')} ${denied.length === 1 ? 'needs' : 'need'}`;
     throw new EngineError('insufficient_scope', message);
   }
+  const quarantine = query.on_error === 'quarantine';
+  if (isStream(request.headers, INSERT_RECORDS)) {
+    return insertStream(call, { upsert: null, quarantine, queryText: queryText(query) });
+  }
+  refuseForBatches(query);
   const bytes = await decodeBody(request);
   const { tableCache, throttle, quarantineDays } = engine.services;
   const { response, replayed } = await appendRecords(projectOf(call), tableName, bytes, {
-    ...{ tableCache, throttle, quarantineDays, signal },
-    quarantine: query.on_error === 'quarantine',
+    ...{ tableCache, throttle, quarantineDays, signal, quarantine },
     // Keys of others would tell what they have sent.
     key: keyFor(call, appendsTo(tableName, caller.id), queryText(query), bytes),
     count: (records) => engine.appendRates.count(caller, 'rows', records),

@@ -4,7 +4,14 @@
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { type Dependency, EngineError, type ErrorCode, isOutage, messageOf } from '../../contract/errors.js';
+import {
+  type Dependency,
+  EngineError,
+  type ErrorCode,
+  isOutage,
+  messageOf,
+  type StoredPart,
+} from '../../contract/errors.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import type { CorruptionLog } from '../../db/corruption-log.js';
 import { fromPostgres } from '../../tenancy/postgres-errors.js';
@@ -64,11 +71,16 @@ export function errorBody(error: EngineError, requestId: string, may: Rights): E
     ...(errors === undefined ? {} : { errors, error_count: error.errorCount }),
     ...(hint === undefined ? {} : { hint }),
     ...(error.unconvertible === undefined ? {} : { rows: error.unconvertible.rows, ids: [...error.unconvertible.ids] }),
-    ...(error.stored === undefined ? {} : { stored_rows: error.stored.rows, stored_bytes: error.stored.bytes }),
+    ...(error.stored === undefined ? {} : storedFields(error.stored)),
     ...(error.values === undefined ? {} : { values: error.values }),
     ...(postgres === undefined ? {} : { postgres }),
   };
 }
+
+const storedFields = ({ rows, bytes, isAccepted }: StoredPart) => ({
+  ...(isAccepted ? { accepted_rows: rows } : { stored_rows: rows }),
+  stored_bytes: bytes,
+});
 
 function errorHeaders(error: EngineError): Record<string, string> {
   const headers = error instanceof HttpError ? { ...error.headers } : {};

@@ -123,17 +123,6 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('refuses', () => {
-    it('a stream', async () => {
-      const response = await fetch(`${service.url}/api/cdp/data/clicks`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'text/csv' },
-        body: 'url\n/stream\n',
-      });
-      expect(response.status).toBe(403);
-      expect(await response.json()).toMatchObject({ error: 'insufficient_scope' });
-      expect((await project.rows("SELECT 1 FROM clicks WHERE url = '/stream'")).length).toBe(0);
-    });
-
     it.each(['return=ids', 'on_conflict=email', 'dry_run=true', 'on_conflict=email&resolution=ignore'])(
       '%s',
       async (query) => {

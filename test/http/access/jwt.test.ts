@@ -172,6 +172,25 @@ describe('a JWT is accepted', () => {
     expect(fetches).toBe(before);
   });
 
+  it('with data:append alone for batches and streams, which tell only what was sent', async () => {
+    const own = await service.project();
+    await own.rows('CREATE TABLE visits (n int8 PRIMARY KEY)');
+    const token = await sign({ project: own.name, scope: 'data:append', sub: 'page' });
+    const post = (body: unknown, type = 'application/json', by = token) => {
+      const headers = { 'content-type': type, 'idempotency-key': 'visit' };
+      return own.call('POST', '/api/cdp/data/visits', { token: by, body, headers });
+    };
+    expect((await post([{ n: 1 }, { n: 1 }])).body).toMatchObject({ accepted_rows: 2 });
+    const stream = await post('{"n":1}\n{"n":2}\n', 'application/x-ndjson');
+    expect([stream.status, stream.body]).toMatchObject([202, { accepted_rows: 2, bytes: 16 }]);
+    expect(await own.rows('SELECT n FROM visits ORDER BY n')).toEqual([{ n: 1 }, { n: 2 }]);
+    // The keys of another subject are others.
+    const other = await sign({ project: own.name, scope: 'data:append', sub: 'other page' });
+    expect((await post('{"n":3}\n', 'application/x-ndjson', other)).status).toBe(202);
+    expect((await post([{ n: 4 }], 'application/json', other)).status).toBe(202);
+    expectFailure(await own.call('GET', '/api/cdp/receipts/visit', { token }), 403, 'insufficient_scope');
+  });
+
   it('until its project is deactivated', async () => {
     const own = await service.project();
     const token = await sign({ project: own.name });

@@ -7,7 +7,7 @@ import { LIMITS } from '../../../contract/limits.js';
 import { counted } from '../../../contract/message-text.js';
 import { type Static, Type } from '../../../contract/schema.js';
 import { describes } from '../../../contract/validator.js';
-import { BatchResponse } from '../../../contract/wire/batch.js';
+import { type AppendResponse, BatchResponse } from '../../../contract/wire/batch.js';
 import type { IdempotencyKey } from '../../../db/idempotency.js';
 import { readChunks, readStream } from '../../../db/stored-streams.js';
 import type { StoredStream } from '../../../db/stream-keys.js';
@@ -15,6 +15,7 @@ import { planCommit } from '../../../db/transaction.js';
 import { fromPostgres } from '../../../tenancy/postgres-errors.js';
 import type { Table } from '../../catalog/catalog.js';
 import { tableNotFound } from '../../catalog/find-table.js';
+import { accepted, storeOrQuarantine } from '../append.js';
 import { type Inserted, insertResponse } from '../batch.js';
 import { cachedTable, type InsertRequest, insertRecords } from '../insert.js';
 import type { Chunk } from './chunk.js';
@@ -27,6 +28,11 @@ export interface StreamRequest extends Omit<InsertRequest, 'body' | 'returnIds'>
   readonly format: StreamFormat;
   /** The place in the decoded stream at which the body begins. */
   readonly offset: number;
+  /**
+   * For a caller who may only append, and learns nothing about what is stored: called with the number of records of each
+   * chunk before it is stored. null: for any other.
+   */
+  readonly countAppended: ((records: number) => Promise<void>) | null;
   /** Called when the table exists and the key is free: the client may send. */
   readonly onReady: () => void;
   /** Called after each chunk. */
@@ -35,13 +41,17 @@ export interface StreamRequest extends Omit<InsertRequest, 'body' | 'returnIds'>
   readonly onMemory: (bytes: number) => void;
 }
 
-export interface StreamEnd extends Inserted {
-  /** Rows that this request has stored. */
+export interface StreamEnd {
+  readonly response: BatchResponse | AppendResponse;
+  readonly replayed: boolean;
+  /** Rows that this request has stored, or accepted. */
   readonly newRows: number;
 }
 
 /** What a stream has stored. */
 const Counts = Type.Object({
+  /** All records, wherever they are. */
+  records: Type.Integer(),
   inserted: Type.Integer(),
   updated: Type.Integer(),
   ignored: Type.Integer(),
@@ -58,7 +68,7 @@ const State = Type.Object({
 });
 type State = Static<typeof State>;
 
-const NOTHING: Counts = { inserted: 0, updated: 0, ignored: 0, quarantined: 0, chunks: 0 };
+const NOTHING: Counts = { records: 0, inserted: 0, updated: 0, ignored: 0, quarantined: 0, chunks: 0 };
 
 const rowsOf = ({ inserted, updated }: Counts): number => inserted + updated;
 
@@ -86,7 +96,15 @@ class Stream {
   constructor(private readonly request: StreamRequest) {}
 
   get stored(): StoredPart {
-    return { rows: rowsOf(this.counts), bytes: this.bytes };
+    return { rows: this.rowsTold(this.counts), bytes: this.bytes, isAccepted: this.appends };
+  }
+
+  private get appends(): boolean {
+    return this.request.countAppended !== null;
+  }
+
+  private rowsTold(counts: Counts): number {
+    return this.appends ? counts.records : rowsOf(counts);
   }
 
   async store(): Promise<StreamEnd> {
@@ -135,7 +153,7 @@ class Stream {
 
   private async storeChunk(chunk: Chunk, after: FormatState): Promise<void> {
     const { request, counts, errors } = this;
-    const { project, tableName, key, onProgress } = request;
+    const { tableName, key, onProgress, countAppended } = request;
     let next = counts;
     const stateAfter = (response: unknown) => {
       const state: State = {
@@ -147,12 +165,13 @@ class Stream {
     };
     const { start, end, sha256, isLast } = chunk;
     const chunkKey = key && { ...key, chunk: { start, end, sha256: sha256 ?? '', isLast, stateAfter } };
-    const options = { ...request, project: project.forNextChunk(), key: chunkKey, returnIds: false };
     try {
+      await countAppended?.(chunk.recordCount);
+      const project = request.project.forNextChunk();
+      const options = { ...request, project, key: chunkKey, returnIds: false };
+      const store = countAppended === null ? insertRecords : storeOrQuarantine;
       const { response } =
-        chunk.recordCount > 0
-          ? await insertRecords(options.project, tableName, chunk, options)
-          : await storeNoRecords(options);
+        chunk.recordCount > 0 ? await store(project, tableName, chunk, options) : await storeNoRecords(options);
       next = added(counts, response, chunk.recordCount);
       const { errors: some = [], error_count = 0 } = response;
       errors.push(...some.slice(0, LIMITS.errorsListed - errors.length).map((detail) => chunk.placedDetail(detail)));
@@ -169,12 +188,14 @@ class Stream {
   private goOnAfter({ bytes }: StoredStream, { counts }: State): void {
     this.counts = counts;
     this.bytes = bytes;
-    this.rowsBefore = rowsOf(counts);
+    this.rowsBefore = this.rowsTold(counts);
   }
 
   private end(): Omit<StreamEnd, 'replayed'> {
     const { counts, bytes, errors, errorCount, rowsBefore, request } = this;
     const { inserted, updated, ignored, quarantined, chunks } = counts;
+    const newRows = this.rowsTold(counts) - rowsBefore;
+    if (this.appends) return { response: { ...accepted(counts.records), chunks, bytes }, newRows };
     const isUpsert = request.upsert !== null;
     const message = [
       `${counted(inserted, 'record')} inserted`,
@@ -191,7 +212,7 @@ class Stream {
       bytes,
       message,
     };
-    return { response, newRows: rowsOf(counts) - rowsBefore };
+    return { response, newRows };
   }
 }
 
@@ -215,6 +236,7 @@ type InsertRequestWithout<Name extends keyof InsertRequest> = Omit<InsertRequest
 function added(counts: Counts, response: BatchResponse, records: number): Counts {
   const { inserted_rows, updated_rows = 0, ignored_rows = 0, quarantined_rows = 0 } = response;
   return {
+    records: counts.records + records,
     inserted: counts.inserted + inserted_rows,
     updated: counts.updated + updated_rows,
     ignored: counts.ignored + ignored_rows,
