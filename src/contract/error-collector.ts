@@ -26,6 +26,11 @@ export class ErrorCollector {
     if (this.listed.length < LIMITS.errorsListed) this.listed.push({ ...describe(), error });
   }
 
+  /** Counts errors that will not be listed. */
+  addUnlisted(count: number): void {
+    this.count += Math.max(0, count);
+  }
+
   /**
    * Adds the details that an error lists, or the error itself if it lists none.
    * @param detail used if the error lists none
@@ -36,7 +41,7 @@ export class ErrorCollector {
     const alone = { ...detail, error: code, ...texts };
     const listed = errors ?? [alone];
     for (const { error, ...detail } of listed) this.add(error, () => detail);
-    this.count += Math.max(0, errorCount - listed.length);
+    this.addUnlisted(errorCount - listed.length);
   }
 
   /**

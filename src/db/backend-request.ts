@@ -23,6 +23,8 @@ export type StopReason = (typeof STOP_REASONS)[number];
 export interface RequestTimer {
   pause(): void;
   resume(): void;
+  /** The whole time begins anew. */
+  restart(): void;
   /** Stops the request as if its time were up, with the given reason. */
   stopRequest(reason: EngineError, why: StopReason): void;
 }
@@ -103,6 +105,11 @@ export class BackendRequest implements RequestTimer, Checkable {
     if (this.left === null) return;
     this.due = performance.now() + this.left;
     this.left = null;
+  }
+
+  restart(): void {
+    this.left = null;
+    this.due = performance.now() + this.deadline.timeoutMs;
   }
 
   /** Stops the request as if its time were up, with the given reason. */

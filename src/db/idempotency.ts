@@ -83,6 +83,22 @@ export function idempotencyKey(
 }
 
 /**
+ * The key of a request whose body was hashed while it arrived.
+ * @param kind the query, and everything else that must be the same in a repeat
+ * @param bodySha256 hex
+ */
+export function keyOfHash(
+  text: string,
+  namespace: string,
+  kind: string,
+  bodySha256: string,
+  receiptDays: number,
+): IdempotencyKey {
+  const fingerprint = createHash('sha256').update(kind).update('\0').update(bodySha256).digest('hex');
+  return { text, namespace, fingerprint, bodySha256, receiptDays };
+}
+
+/**
  * Triggers, defaults and free SQL may have changed the search path of a transaction that stores a response or a refused
  * record. There, every operator is qualified, so that none resolves to one of the project.
  */

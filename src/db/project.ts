@@ -175,6 +175,11 @@ export class Project {
     return this.database.quotas.requireRoom(this.row, growth);
   }
 
+  /** Its disk quota in bytes; null: none. */
+  get quota(): number | null {
+    return this.database.quotas.quotaOf(this.row);
+  }
+
   /** Whether it can only be read, because its disk is nearly full. */
   get isReadOnly(): boolean {
     return this.database.quotas.isDiskLow(this.row);

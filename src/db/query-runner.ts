@@ -128,6 +128,11 @@ export class QueryRunner {
     this.session.unpause();
   }
 
+  /** For work in parts, each of which may take as long as a request: the time limit begins anew. */
+  restartClock(): void {
+    this.timer.restart();
+  }
+
   /** Waits without counting the time. */
   async pausedFor(wait: Promise<void>): Promise<void> {
     this.timer.pause();

@@ -126,6 +126,11 @@ export class Quotas {
     };
   }
 
+  /** The quota of a project in bytes; null: none. */
+  quotaOf({ quotaBytes }: ProjectRow): number | null {
+    return quotaBytes === null ? this.defaultBytes : quotaBytes === 0 ? null : quotaBytes;
+  }
+
   /** Call this if the project is gone. */
   forget(projectId: string): void {
     this.projects.delete(projectId);
@@ -138,8 +143,8 @@ export class Quotas {
 
   /** null if the project has no quota. */
   private watched(row: ProjectRow): WatchedProject | null {
-    const { id, quotaBytes } = row;
-    const quota = quotaBytes === null ? this.defaultBytes : quotaBytes === 0 ? null : quotaBytes;
+    const { id } = row;
+    const quota = this.quotaOf(row);
     if (quota === null) {
       this.projects.delete(id);
       return null;

@@ -18,6 +18,7 @@ import { LiveRequests } from './live-requests.js';
 import type { ServerCapacities } from '../db/server-capacities.js';
 import type { Load, SlotClass } from '../db/slots.js';
 import type { DatabaseAccess } from '../db/database-access.js';
+import type { Spools } from './insert/stream/spool.js';
 import type { TableCache } from './insert/table-cache.js';
 import type { Moves } from '../moves/moves.js';
 import { Project } from '../db/project.js';
@@ -31,6 +32,8 @@ import type { RequestTrace } from '../db/trace.js';
 /** What operations on data need besides a project. Each gets its part from its handler. */
 interface OperationServices extends SqlServices {
   readonly tableCache: TableCache;
+  /** Where atomic streams are kept until they are complete. */
+  readonly spools: Spools;
   /** How long refused records are kept. */
   readonly quarantineDays: number;
 }

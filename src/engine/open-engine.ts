@@ -1,4 +1,5 @@
 /** Assembles the engine on top of its Postgres servers. */
+import { tmpdir } from 'node:os';
 import type { Log } from '../log.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditRows } from '../tenancy/control/audit-rows.js';
@@ -26,6 +27,7 @@ import { Audit, type AuditSettings } from './audit/audit.js';
 import { DatabaseAccess } from '../db/database-access.js';
 import { CorruptionLog } from '../db/corruption-log.js';
 import { Engine } from './engine.js';
+import { Spools } from './insert/stream/spool.js';
 import { TableCache } from './insert/table-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type CapacitySettings, ServerCapacities } from '../db/server-capacities.js';
@@ -40,6 +42,8 @@ import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { PortSessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './parser/splitter.js';
 
+const MIB = 1024 * 1024;
+
 interface EngineSettings extends AuditSettings, CapacitySettings {
   /** Maximum wait of one request, in milliseconds. */
   waitMs: number;
@@ -53,6 +57,10 @@ interface EngineSettings extends AuditSettings, CapacitySettings {
   /** The previous secret, which other instances may still use; null: none. */
   secretPrevious: string | null;
   quarantineDays: number;
+  /** The folder of the embedded servers. */
+  dataDir: string;
+  /** So much of the disk stays free. */
+  diskReserveMib: number;
   /** The folder for the service's own backups, and when it makes them; null: none. */
   backupTo: string | null;
   backupAt: string;
@@ -118,6 +126,8 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
       services: {
         throttle: new EventLoopThrottle(),
         tableCache: new TableCache(settings.projectWaiting),
+        // With a database URL there is no data folder.
+        spools: new Spools(settings.embedded === null ? tmpdir() : settings.dataDir, settings.diskReserveMib * MIB),
         splitter: new Splitter(),
         quarantineDays: settings.quarantineDays,
       },

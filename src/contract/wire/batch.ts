@@ -12,6 +12,17 @@ export const BatchBody = Type.Array(Type.Record(Type.Any(), { description: 'Keys
 });
 export type BatchBody = Static<typeof BatchBody>;
 
+/** Bodies of streams by their content type. */
+export const NdjsonBody = Type.String({
+  description:
+    'Lines, each a record as in a batch: a JSON object whose keys are column names. Blank lines are skipped.',
+});
+export const CsvBody = Type.String({
+  description:
+    'RFC 4180: the first line names columns of the table, exactly. An empty field is NULL, `""` the empty string.',
+});
+export const TsvBody = Type.String({ description: 'As text/csv, with tabs between the values.' });
+
 /** What happens to an existing row that has the key of a record. */
 export const RESOLUTIONS = ['merge', 'replace', 'ignore'] as const;
 export type Resolution = (typeof RESOLUTIONS)[number];
@@ -41,6 +52,11 @@ export const BatchQuery = Type.Object(
       Type.String({
         pattern: BYTE_OFFSET,
         description: 'For a stream with an Idempotency-Key: the body begins at this byte of the decoded stream.',
+      }),
+    ),
+    atomic: Type.Optional(
+      Type.Literal('true', {
+        description: 'For a stream: store all of it or nothing, in one transaction once it has arrived.',
       }),
     ),
     resolution: Type.Optional(

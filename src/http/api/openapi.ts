@@ -143,7 +143,7 @@ function operationObject(operation: Operation): Json {
       : {
           requestBody: {
             required: true,
-            content: { 'application/json': { schema: body, example: operation.example } },
+            content: { 'application/json': { schema: body, example: operation.example }, ...operation.streamBodies },
           },
         }),
     responses: {

@@ -21,6 +21,8 @@ export interface Operation extends Route {
   readonly otherSuccess?: Success;
   /** Example of a body. */
   readonly example?: unknown;
+  /** What the document says of bodies of the types of streams. */
+  readonly streamBodies?: Readonly<Record<string, { readonly schema: Schema; readonly example: string }>>;
   /** Codes in addition to the common ones, which `codesOf` adds. */
   readonly errors: readonly ErrorCode[];
 }

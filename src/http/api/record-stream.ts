@@ -5,9 +5,10 @@ import type { FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 import { EngineError, type StoredPart } from '../../contract/errors.js';
 import type { BatchQuery, BatchResponse } from '../../contract/wire/batch.js';
-import { appendStreamsInto, streamsInto } from '../../db/idempotency.js';
+import { appendStreamsInto, checkKey, type IdempotencyKey, keyOfHash, streamsInto } from '../../db/idempotency.js';
 import { streamKey } from '../../db/stream-keys.js';
 import { appendsOnly } from '../../engine/access/append-keys.js';
+import { type AtomicRequest, storeAtomically } from '../../engine/insert/stream/store-atomic.js';
 import { storeStream } from '../../engine/insert/stream/store-stream.js';
 import type { StreamFormat } from '../../engine/insert/stream/formats.js';
 import { PiecesOfBody } from '../body.js';
@@ -34,32 +35,35 @@ export interface Storing {
 /** @throws EngineError; once lines of progress have been sent, the last line has it */
 export async function insertStream(call: Call, { upsert, quarantine, queryText }: Storing): Promise<RouteResponse> {
   const { request, engine, settings, signal, caller } = call;
-  const { context, headers } = request;
+  const { context } = request;
   const query = request.query as BatchQuery;
   const tableName = tableInPath(call);
   const project = projectOf(call);
   refuseForStreams(call, query);
   const format = formatOf(request, query);
-  const { 'idempotency-key': keyText } = headers;
   const kind = [queryText, JSON.stringify(format)].join('\0');
   const appends = appendsOnly(caller);
-  // Keys of others would tell what they have sent.
-  const namespace = appends ? appendStreamsInto(tableName, caller.id) : streamsInto(tableName);
-  const key = keyText === undefined ? null : streamKey(String(keyText), namespace, kind, settings.receiptDays);
+  const isAtomic = query.atomic !== undefined;
   const body = new PiecesOfBody(request.raw, settings.requestTimeoutMs);
   const progress = acceptsLines(request) ? new ProgressLines(call) : null;
   const reserved = context.reservation;
   try {
-    const { tableCache, throttle, quarantineDays } = engine.services;
-    const { response, replayed, newRows } = await storeStream({
-      ...{ project, tableName, tableCache, throttle, quarantineDays, format, key, upsert, quarantine, signal },
+    const { tableCache, throttle, quarantineDays, spools } = engine.services;
+    const common = {
+      ...{ project, tableName, tableCache, throttle, format, upsert, signal },
       bytes: decodedPieces(request, body),
-      offset: Number(query.offset ?? 0),
-      countAppended: appends ? (records) => engine.appendRates.count(caller, 'rows', records) : null,
       onReady: () => context.askForBody(),
-      onProgress: (stored) => progress?.say(stored),
-      onMemory: (bytes) => reserved?.resize(bytes),
-    });
+      onMemory: (bytes: number) => reserved?.resize(bytes),
+    };
+    const { response, replayed, newRows } = isAtomic
+      ? await storeAtomically({ ...common, spools, keyOf: keyOfBody(call, tableName, kind) })
+      : await storeStream({
+          ...{ ...common, quarantine, quarantineDays },
+          key: keyOfStream(call, tableName, kind),
+          offset: Number(query.offset ?? 0),
+          countAppended: appends ? (records) => engine.appendRates.count(caller, 'rows', records) : null,
+          onProgress: (stored) => progress?.say(stored),
+        });
     const { errors } = response as BatchResponse;
     const answer =
       errors === undefined
@@ -78,6 +82,23 @@ export async function insertStream(call: Call, { upsert, quarantine, queryText }
   } finally {
     body.discard();
   }
+}
+
+/** The key under which chunks are stored; null: none. @throws EngineError invalid_request */
+function keyOfStream({ request, settings, caller }: Call, tableName: string, kind: string): IdempotencyKey | null {
+  const { 'idempotency-key': text } = request.headers;
+  if (text === undefined) return null;
+  // Keys of others would tell what they have sent.
+  const namespace = appendsOnly(caller) ? appendStreamsInto(tableName, caller.id) : streamsInto(tableName);
+  return streamKey(String(text), namespace, kind, settings.receiptDays);
+}
+
+/** The key of an atomic stream, which is that of a batch; null: none. @throws EngineError invalid_request */
+function keyOfBody({ request, settings }: Call, tableName: string, kind: string): AtomicRequest['keyOf'] {
+  const { 'idempotency-key': text } = request.headers;
+  if (text === undefined) return null;
+  checkKey(String(text));
+  return (sha256) => keyOfHash(String(text), tableName, kind, sha256, settings.receiptDays);
 }
 
 /** Errors of a stream may come after its response has begun; so they are in its last line. */
@@ -114,10 +135,18 @@ const acceptsLines = ({ headers }: FastifyRequest): boolean =>
 /** @throws EngineError invalid_request */
 function refuseForStreams({ request }: Call, query: BatchQuery): void {
   const refused = query.return !== undefined ? 'return' : request.context.project?.dryRun ? 'dry_run' : null;
-  if (refused === null) return;
-  throw new EngineError('invalid_request', `\`${refused}\` is for batches: a stream does not support it`, {
-    hint: 'Send a JSON array of at most 250 records.',
-  });
+  if (refused !== null) {
+    throw new EngineError('invalid_request', `\`${refused}\` is for batches: a stream does not support it`, {
+      hint: 'Send a JSON array of at most 250 records.',
+    });
+  }
+  const [other] = query.atomic === undefined ? [] : (['on_error', 'offset'] as const).filter((name) => query[name]);
+  if (other === undefined) return;
+  const message =
+    other === 'offset'
+      ? '`atomic` cannot be combined with `offset`: nothing is stored before the end'
+      : '`atomic` cannot be combined with `on_error`: it stores all records or none';
+  throw new EngineError('invalid_request', message);
 }
 
 /** @throws EngineError invalid_request, unsupported_media_type */

@@ -39,6 +39,17 @@ export const INSERT_RECORDS: Operation = {
   body: wire.BatchBody,
   rawBody: 'json',
   streams: true,
+  streamBodies: {
+    'application/x-ndjson': {
+      schema: wire.NdjsonBody,
+      example: '{"email":"ada@example.com","age":36}\n{"email":"grace@example.com"}\n',
+    },
+    'text/csv': { schema: wire.CsvBody, example: 'email,age\nada@example.com,36\ngrace@example.com,\n' },
+    'text/tab-separated-values': {
+      schema: wire.TsvBody,
+      example: 'email\tage\nada@example.com\t36\ngrace@example.com\t\n',
+    },
+  },
   example: [
     { email: 'ada@example.com', age: 36, signed_up: '2026-01-31T09:30:00Z' },
     { email: 'grace@example.com', age: null },
@@ -187,7 +198,7 @@ export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): 
 
 /** @throws EngineError invalid_request */
 function refuseForBatches(query: wire.BatchQuery): void {
-  const name = (['delimiter', 'null', 'offset'] as const).find((name) => query[name] !== undefined);
+  const name = (['delimiter', 'null', 'offset', 'atomic'] as const).find((name) => query[name] !== undefined);
   if (name === undefined) return;
   throw new EngineError('invalid_request', `\`${name}\` is for streams, and this body is a JSON array`, {
     hint: 'Send Content-Type: text/csv, text/tab-separated-values or application/x-ndjson.',
@@ -196,7 +207,7 @@ function refuseForBatches(query: wire.BatchQuery): void {
 
 /** The query in canonical form, for the fingerprint of a key. */
 const queryText = (query: wire.BatchQuery): string =>
-  (['return', 'on_conflict', 'resolution', 'on_error'] as const)
+  (['return', 'on_conflict', 'resolution', 'on_error', 'atomic'] as const)
     .flatMap((name) => (query[name] === undefined ? [] : [`${name}=${query[name]}`]))
     .join('&');
 

@@ -4,7 +4,6 @@
  */
 import { type ErrorDetail, EngineError, type StoredPart } from '../../../contract/errors.js';
 import { LIMITS } from '../../../contract/limits.js';
-import { counted } from '../../../contract/message-text.js';
 import { type Static, Type } from '../../../contract/schema.js';
 import { describes } from '../../../contract/validator.js';
 import { type AppendResponse, BatchResponse } from '../../../contract/wire/batch.js';
@@ -20,6 +19,7 @@ import { type Inserted, insertResponse } from '../batch.js';
 import { cachedTable, type InsertRequest, insertRecords } from '../insert.js';
 import type { Chunk } from './chunk.js';
 import { BytesOfBody, ChunkReader } from './chunk-reader.js';
+import { added, Counts, NOTHING, rowsOf, streamResponse } from './counts.js';
 import { formatReader, type FormatState, type StreamFormat } from './formats.js';
 
 export interface StreamRequest extends Omit<InsertRequest, 'body' | 'returnIds'> {
@@ -48,18 +48,6 @@ export interface StreamEnd {
   readonly newRows: number;
 }
 
-/** What a stream has stored. */
-const Counts = Type.Object({
-  /** All records, wherever they are. */
-  records: Type.Integer(),
-  inserted: Type.Integer(),
-  updated: Type.Integer(),
-  ignored: Type.Integer(),
-  quarantined: Type.Integer(),
-  chunks: Type.Integer(),
-});
-type Counts = Static<typeof Counts>;
-
 /** What is kept of a stream with a key. */
 const State = Type.Object({
   counts: Counts,
@@ -67,10 +55,6 @@ const State = Type.Object({
   header: Type.Nullable(Type.Array(Type.String())),
 });
 type State = Static<typeof State>;
-
-const NOTHING: Counts = { records: 0, inserted: 0, updated: 0, ignored: 0, quarantined: 0, chunks: 0 };
-
-const rowsOf = ({ inserted, updated }: Counts): number => inserted + updated;
 
 /**
  * Stores the stream. If a chunk cannot be stored, those before it are, and the error says how much they are.
@@ -193,31 +177,18 @@ class Stream {
 
   private end(): Omit<StreamEnd, 'replayed'> {
     const { counts, bytes, errors, errorCount, rowsBefore, request } = this;
-    const { inserted, updated, ignored, quarantined, chunks } = counts;
     const newRows = this.rowsTold(counts) - rowsBefore;
-    if (this.appends) return { response: { ...accepted(counts.records), chunks, bytes }, newRows };
-    const isUpsert = request.upsert !== null;
-    const message = [
-      `${counted(inserted, 'record')} inserted`,
-      ...(isUpsert ? [`${updated} updated, ${ignored} ignored`] : []),
-      ...(quarantined > 0 ? [`${quarantined} quarantined`] : []),
-    ].join(', ');
-    const response: BatchResponse = {
-      success: true,
-      inserted_rows: inserted,
-      ...(isUpsert ? { updated_rows: updated, ignored_rows: ignored } : {}),
-      ...(request.quarantine ? { quarantined_rows: quarantined } : {}),
-      ...(errors.length > 0 ? { errors, error_count: errorCount } : {}),
-      chunks,
-      bytes,
-      message,
-    };
+    if (this.appends) return { response: { ...accepted(counts.records), chunks: counts.chunks, bytes }, newRows };
+    const response = streamResponse(counts, bytes, request);
+    if (errors.length > 0) Object.assign(response, { errors, error_count: errorCount });
     return { response, newRows };
   }
 }
 
+type TableRequest = Pick<InsertRequest, 'project' | 'tableCache' | 'tableName' | 'signal'>;
+
 /** @throws EngineError table_not_found */
-async function tableOf(request: StreamRequest): Promise<Table> {
+export async function tableOf(request: TableRequest): Promise<Table> {
   const { project, tableName, signal } = request;
   const cached = await cachedTable(request);
   if (cached !== null) return cached.table;
@@ -232,18 +203,6 @@ async function storeNoRecords({ project, key, signal }: InsertRequestWithout<'bo
   return project.write({ signal, underKey }, () => planCommit(inserted.response));
 }
 type InsertRequestWithout<Name extends keyof InsertRequest> = Omit<InsertRequest, Name>;
-
-function added(counts: Counts, response: BatchResponse, records: number): Counts {
-  const { inserted_rows, updated_rows = 0, ignored_rows = 0, quarantined_rows = 0 } = response;
-  return {
-    records: counts.records + records,
-    inserted: counts.inserted + inserted_rows,
-    updated: counts.updated + updated_rows,
-    ignored: counts.ignored + ignored_rows,
-    quarantined: counts.quarantined + quarantined_rows,
-    chunks: counts.chunks + (records > 0 ? 1 : 0),
-  };
-}
 
 // What a key has stored: a repeat skips it by its stored boundaries, so that another version may cut other chunks.
 
