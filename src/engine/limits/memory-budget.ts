@@ -26,17 +26,31 @@ const SMALL_BYTES = 64 * 1024;
 export interface Reservation {
   /** Adjusts to the actual size of the body. Never waits. */
   resize(bytes: number): void;
+  /**
+   * Waits for as much more memory as makes this many bytes, if it is more than now. The only request of a project always
+   * gets it.
+   * @throws EngineError overloaded, that of the signal
+   */
+  extend(to: number, waitBudget: WaitBudget, signal: AbortSignal): Promise<void>;
   /** Adds the response: the body is kept until it has been sent. Never waits. */
   grow(bytes: number): void;
   /** Further calls do nothing. */
   release(): void;
 }
 
+/** What a request wants in addition to what it holds. */
+interface Wanted {
+  readonly bytes: number;
+  readonly held: number;
+}
+
+const sizeWith = ({ bytes, held }: Wanted): number => bytes + held;
+
 export class MemoryBudget {
   /** Bytes by project. */
   private readonly usedByProject = new Counts();
-  private readonly queue = new FairQueue<number>({
-    tryTake: (projectId, bytes) => this.tryTake(projectId, bytes),
+  private readonly queue = new FairQueue<Wanted>({
+    tryTake: (projectId, wanted) => this.tryTake(projectId, wanted),
     order: 'first',
     late: 'Too many large requests or responses are in progress',
   });
@@ -49,32 +63,46 @@ export class MemoryBudget {
    * @throws EngineError overloaded
    */
   async reserve(projectId: string, bytes: number, waitBudget: WaitBudget, signal: AbortSignal): Promise<Reservation> {
-    const isBehind = bytes > SMALL_BYTES && this.queue.lengthOf(projectId) > 0;
-    if (isBehind || !this.tryTake(projectId, bytes)) await this.queue.wait(projectId, bytes, waitBudget, signal);
+    await this.take(projectId, { bytes, held: 0 }, waitBudget, signal);
     let reserved = bytes;
     let isReleased = false;
-    const resize = (to: number) => {
-      if (isReleased) return;
+    const set = (to: number) => {
       const more = to - reserved;
       reserved = to;
       this.usedByProject.add(projectId, more);
       if (more < 0) this.queue.admitNext();
     };
-    const grow = (by: number) => resize(reserved + by);
-    const release = () => {
-      resize(0);
-      isReleased = true;
+    const resize = (to: number) => {
+      if (!isReleased) set(to);
     };
-    return { resize, grow, release };
+    const grow = (by: number) => resize(reserved + by);
+    const extend = async (to: number, waitBudget: WaitBudget, signal: AbortSignal) => {
+      const more = to - reserved;
+      if (isReleased || more <= 0) return;
+      await this.take(projectId, { bytes: more, held: reserved }, waitBudget, signal);
+      reserved += more;
+      if (isReleased) set(0);
+    };
+    const release = () => {
+      isReleased = true;
+      set(0);
+    };
+    return { resize, grow, extend, release };
   }
 
-  private tryTake(projectId: string, bytes: number): boolean {
+  private async take(projectId: string, wanted: Wanted, waitBudget: WaitBudget, signal: AbortSignal): Promise<void> {
+    const isBehind = sizeWith(wanted) > SMALL_BYTES && this.queue.lengthOf(projectId) > 0;
+    if (isBehind || !this.tryTake(projectId, wanted)) await this.queue.wait(projectId, wanted, waitBudget, signal);
+  }
+
+  private tryTake(projectId: string, wanted: Wanted): boolean {
+    const { bytes, held } = wanted;
     const used = this.usedByProject.of(projectId);
     // The first bytes of a project always fit, so each project exceeds the total by one body at most.
     const fits =
-      used === 0 ||
+      used === held ||
       (used + bytes <= this.limits.perProject &&
-        (bytes <= SMALL_BYTES || this.usedByProject.total + bytes <= this.limits.total));
+        (sizeWith(wanted) <= SMALL_BYTES || this.usedByProject.total + bytes <= this.limits.total));
     if (fits) this.usedByProject.add(projectId, bytes);
     return fits;
   }

@@ -53,7 +53,7 @@ export async function insertStream(call: Call, { upsert, quarantine, queryText }
       ...{ project, tableName, tableCache, throttle, format, upsert, signal },
       bytes: decodedPieces(request, body),
       onReady: () => context.askForBody(),
-      onMemory: (bytes: number) => reserved?.resize(bytes),
+      reserve: async (bytes: number) => reserved?.extend(bytes, project.forNextChunk().waitBudget, signal),
     };
     const { response, replayed, newRows } = isAtomic
       ? await storeAtomically({ ...common, spools, keyOf: keyOfBody(call, tableName, kind) })

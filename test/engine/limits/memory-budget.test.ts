@@ -46,6 +46,36 @@ describe('works', () => {
     (await next).release();
   });
 
+  it('lets a request that grows wait for more, except the only one of its project', async () => {
+    const budget = newBudget();
+    const grow = (of: Awaited<ReturnType<typeof reserve>>, to: number, waitMs = 5_000) =>
+      of.extend(to, new WaitBudget(waitMs), never);
+    const alone = await reserve(budget, 'b', 1);
+    await grow(alone, 5 * LARGE);
+    const [one, other] = [await reserve(budget, 'a', LARGE / 2), await reserve(budget, 'a', LARGE / 2)];
+    await expect(grow(one, LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    alone.release();
+    await grow(one, LARGE);
+    // Less than it has is no wait.
+    await grow(one, 10);
+    await expect(grow(other, LARGE + 1, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    const waiting = grow(other, LARGE + 1);
+    one.release();
+    await waiting;
+    other.release();
+    await reserve(budget, 'a', 2 * LARGE);
+  });
+
+  it('frees what is granted to a request that has ended meanwhile', async () => {
+    const budget = newBudget();
+    const [one, other] = [await reserve(budget, 'a'), await reserve(budget, 'a')];
+    const growing = other.extend(2 * LARGE, new WaitBudget(5_000), never);
+    other.release();
+    one.release();
+    await growing;
+    await reserve(budget, 'a', 2 * LARGE);
+  });
+
   it('counts a response until it is read, even if it exceeds the budget', async () => {
     const budget = newBudget();
     const reservation = await reserve(budget, 'a', 100);

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connect, received } from '../../support/raw.js';
 import {
   expectFailure,
+  inProject,
   isIdle,
   runningRequests,
   startTestService,
@@ -89,6 +90,8 @@ describe('records', () => {
   });
 });
 
+const columns = (count: number): string => `${Array.from({ length: count }, (_, i) => `c${i}`).join()}\n1\n`;
+
 describe('hostile input', () => {
   const wrong: readonly [what: string, body: string | Uint8Array, message: RegExp, isCsv: boolean][] = [
     ['NUL in a line', '{"n":1}\n{"name":"a\u0000"}\n', /^Line 2: not valid JSON/, false],
@@ -107,8 +110,12 @@ describe('hostile input', () => {
     ['no header', '', /no header line/, true],
     ['an unknown column', 'n,nam\n1,a\n', /no column "nam". Did you mean "name"/, true],
     ['a header without a name', 'n,,name\n1,a,b\n', /column without a name/, true],
-    ['many columns', `${Array.from({ length: 50_000 }, (_, i) => `c${i}`).join()}\n1\n`, /no column "c0"/, true],
-    ['a line of 12 MB', `{"name":"${'x'.repeat(12_000_000)}"}\n`, /^Line 1: the record is larger than/, false],
+    ['a prototype as a column', '__proto__,n\na,1\n', /no column "__proto__"/, true],
+    ['a second header line', 'n,name\n1,a\nn,name\n', /^Line 3, column "n": "n" is not an integer/, true],
+    ['1,600 columns', columns(1_600), /no column "c0"/, true],
+    ['1,601 columns', columns(1_601), /names 1601 columns/, true],
+    ['a million columns', columns(1_000_000), /names 1000000 columns/, true],
+    ['a line of 100 MB', Buffer.alloc(100_000_000, '{"name":"x"'), /^Line 1: the record is larger than/, false],
     ['an open quote', 'n,name\n1,"a\n2,b\n', /^Line 2: a quote is not closed/, true],
     ['text after a quote', 'n,name\n1,"a"b\n', /^Line 2: text follows a closing quote/, true],
   ];
@@ -134,6 +141,42 @@ describe('hostile input', () => {
     expectFailure(await send(table, lines(1), '', { 'content-encoding': 'br' }), 415, 'unsupported_media_type');
   });
 
+  it('gzip of a line of 100 MB', async () => {
+    const table = await newTable();
+    const packed = gzipSync(Buffer.alloc(100_000_000, 'x'), { level: 1 });
+    const response = await send(table, packed, '', { 'content-encoding': 'gzip' });
+    const failure = expectFailure(response, 413, 'payload_too_large');
+    expect(failure).toMatchObject({ errors: [{ line: 1, offset: 0 }], stored_rows: 0 });
+    expect(await countIn(table)).toBe(0);
+  });
+
+  it('invalid UTF-8 and NUL in a later chunk: what was stored before stays', async () => {
+    for (const [text, code] of [
+      ['{"name":"\xff"}\n', 'invalid_json'],
+      ['{"name":"\\u0000"}\n', 'invalid_value'],
+    ] as const) {
+      const table = await newTable();
+      const good = lines(20_000);
+      const body = Buffer.concat([Buffer.from(good), Buffer.from(text, 'latin1'), Buffer.from(lines(15_000))]);
+      const failure = expectFailure(await send(table, body), 400, code);
+      expect(failure).toMatchObject({ stored_rows: 20_000, stored_bytes: good.length });
+      expect(failure.errors).toMatchObject([{ line: 20_001, offset: good.length }]);
+      expect(await countIn(table)).toBe(20_000);
+    }
+  });
+
+  it('a column that is called as the prototype', async () => {
+    const table = await newTable();
+    await project.rows(`ALTER TABLE ${table} ADD "__proto__" text, ADD "constructor" text`);
+    expect((await sendCsv(table, '__proto__,constructor\na,b\n')).status).toBe(201);
+    expect((await send(table, '{"__proto__":"c","constructor":"d"}\n')).status).toBe(201);
+    const rows = await project.rows(`SELECT "__proto__" AS p, "constructor" AS c FROM ${table} ORDER BY 1`);
+    expect(rows).toEqual([
+      { p: 'a', c: 'b' },
+      { p: 'c', c: 'd' },
+    ]);
+  });
+
   it('parameters that streams or batches do not have', async () => {
     const table = await newTable();
     for (const query of ['?return=ids', '?dry_run=true', '?delimiter=;', '?null=x', '?offset=1'])
@@ -155,6 +198,11 @@ describe('hostile input', () => {
     await received(socket, 5_000);
     await until(() => isIdle(service) && service.engine.liveRequests.list().length === 0);
     expect(await countIn(table)).toBe(0);
+    // What follows the length is another request, and none.
+    const short = await connect(service.url);
+    short.write(`${head(table, 'content-length: 8')}{"n":1}\n{"n":2}\n`);
+    expect((await received(short, 10_000)).match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 201', 'HTTP/1.1 400']);
+    expect(await countIn(table)).toBe(1);
   });
 });
 
@@ -216,6 +264,12 @@ describe('the connection', () => {
       await new Promise((resolve) => setTimeout(resolve, 150));
     }
     expect(runningRequests(service)).toBe(0);
+    const { placement } = await service.engine.projects.get(project.name);
+    const busy = await inProject(service, placement, (client) =>
+      client.query(`SELECT state, query FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'`),
+    );
+    expect(busy.rows).toEqual([]);
     slow.write('0\r\n\r\n');
     expect(await answer).toMatch(/^HTTP\/1\.1 201/);
     expect(await refusal).toMatch(/^HTTP\/1\.1 408/);

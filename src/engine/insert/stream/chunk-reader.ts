@@ -9,7 +9,13 @@ import type { FormatReader } from './formats.js';
 /** A chunk is cut when so many bytes have arrived. */
 const CHUNK_BYTES = 1024 * 1024;
 
-const FIRST_BYTES = 64 * 1024;
+const FIRST_BYTES = 16 * 1024;
+
+/** A stream takes this many times the bytes of its buffer: for the chunk that is stored, and the next one. */
+const MEMORY_FACTOR = 3;
+
+/** The memory of a stream whose records are not large: the buffer holds more than a chunk. */
+export const USUAL_MEMORY = MEMORY_FACTOR * 2 * CHUNK_BYTES;
 
 const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 
@@ -54,14 +60,14 @@ export class ChunkReader {
   /**
    * @param offset of the first byte in the decoded body
    * @param hashes compute the SHA-256 of each chunk
-   * @param onMemory called with the bytes that it uses
+   * @param reserve called with the bytes of memory that the stream will use; it waits for them
    */
   constructor(
     private readonly bytes: BytesOfBody,
     private readonly format: FormatReader,
     private offset: number,
     private readonly hashes: boolean,
-    private readonly onMemory: (bytes: number) => void,
+    private readonly reserve: (bytes: number) => Promise<void>,
   ) {}
 
   /**
@@ -87,7 +93,6 @@ export class ChunkReader {
       const sha256 = this.hashes ? createHash('sha256').update(arrived.subarray(0, length)).digest('hex') : null;
       this.from += length;
       this.offset += length;
-      this.onMemory(this.buffer.length + 2 * cut.text.length);
       return new Chunk(start, this.offset, start + skipped, cut, this.hasEnded && this.from === this.to, sha256);
     }
   }
@@ -110,19 +115,20 @@ export class ChunkReader {
       this.hasEnded = true;
       return;
     }
-    this.makeRoom(piece.length);
+    await this.makeRoom(piece.length);
     this.to += piece.copy(this.buffer, this.to);
   }
 
-  private makeRoom(length: number): void {
+  private async makeRoom(length: number): Promise<void> {
     const { buffer, from, to } = this;
     if (to + length <= buffer.length) return;
     const needed = to - from + length;
-    const roomy = needed > buffer.length ? Buffer.allocUnsafeSlow(Math.max(2 * buffer.length, needed)) : buffer;
+    const size = needed > buffer.length ? Math.max(2 * buffer.length, needed) : buffer.length;
+    await this.reserve(MEMORY_FACTOR * size);
+    const roomy = size > buffer.length ? Buffer.allocUnsafeSlow(size) : buffer;
     buffer.copy(roomy, 0, from, to);
     this.buffer = roomy;
     this.to = to - from;
     this.from = 0;
-    this.onMemory(roomy.length);
   }
 }

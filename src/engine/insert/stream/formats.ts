@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { Steps } from '../../../codec/index.js';
 import { EngineError } from '../../../contract/errors.js';
+import { LIMITS } from '../../../contract/limits.js';
 import { quoted } from '../../../contract/message-text.js';
 import { type Cell, CsvError, CsvReader } from '../../../import/csv-reader.js';
 import { encoderFor, type RecordEncoder } from '../../../import/record-encoder.js';
@@ -171,6 +172,11 @@ function headerOf(cells: readonly Cell[]): string[] {
   const names = cells.map((cell) => (decoded(cell) ?? cell ?? '').trim());
   // A delimiter at the end of a line adds no value.
   while (names.at(-1) === '') names.pop();
+  // Before they are compared with each other.
+  if (names.length > LIMITS.keysPerRecord) {
+    const message = `The header line names ${names.length} columns, and a table has at most ${LIMITS.keysPerRecord}`;
+    throw new EngineError('invalid_request', message);
+  }
   const wrong = names.find((name, i) => name === '' || names.indexOf(name) !== i);
   if (names.length === 0) throw new EngineError('invalid_request', 'The header line names no columns');
   if (wrong === undefined) return names;

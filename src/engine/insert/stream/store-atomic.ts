@@ -19,7 +19,7 @@ import { type NotStored, resetIfCodeRuns, whyNotStored } from '../store-rows.js'
 import type { CachedTable } from '../table-cache.js';
 import { fastUpsert } from '../upsert.js';
 import type { Chunk } from './chunk.js';
-import { BytesOfBody, ChunkReader } from './chunk-reader.js';
+import { BytesOfBody, ChunkReader, USUAL_MEMORY } from './chunk-reader.js';
 import { added, type Counts, NOTHING, rowsOf, streamResponse } from './counts.js';
 import { formatReader } from './formats.js';
 import type { Spool, Spools } from './spool.js';
@@ -27,16 +27,7 @@ import { type StreamEnd, type StreamRequest, tableOf } from './store-stream.js';
 
 export interface AtomicRequest extends Pick<
   StreamRequest,
-  | 'bytes'
-  | 'format'
-  | 'onMemory'
-  | 'onReady'
-  | 'project'
-  | 'signal'
-  | 'tableCache'
-  | 'tableName'
-  | 'throttle'
-  | 'upsert'
+  'bytes' | 'format' | 'reserve' | 'onReady' | 'project' | 'signal' | 'tableCache' | 'tableName' | 'throttle' | 'upsert'
 > {
   readonly spools: Spools;
   /** The Idempotency-Key of a body with this SHA-256, hex; null: the request has none. */
@@ -53,6 +44,8 @@ export async function storeAtomically(request: AtomicRequest): Promise<StreamEnd
   const spool = spools.open(project);
   try {
     for (let piece = await bytes.next(); !piece.done; piece = await bytes.next()) await spool.add(piece.value);
+    // Not in the transaction.
+    await request.reserve(USUAL_MEMORY);
     const write = new AtomicWrite(request, spool, keyOf?.(spool.sha256.digest('hex')) ?? null);
     const { response, replayed } = await write.store();
     return { response, replayed, newRows: response.inserted_rows + (response.updated_rows ?? 0) };
@@ -159,9 +152,9 @@ class AtomicWrite {
   }
 
   private async *chunks(table: Table, encoder: BatchEncoder | null): AsyncGenerator<Chunk, void> {
-    const { format, throttle, project, onMemory } = this.request;
+    const { format, throttle, project, reserve } = this.request;
     const reading = formatReader(format, table, { line: 1, header: null });
-    const chunks = new ChunkReader(new BytesOfBody(this.spool.read()), reading, 0, false, onMemory);
+    const chunks = new ChunkReader(new BytesOfBody(this.spool.read()), reading, 0, false, reserve);
     for (let isLast = false; !isLast;) {
       const chunk = await chunks.next((steps) => throttle.runSteps(project.id, steps));
       ({ isLast } = chunk);

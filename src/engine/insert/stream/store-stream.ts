@@ -37,8 +37,8 @@ export interface StreamRequest extends Omit<InsertRequest, 'body' | 'returnIds'>
   readonly onReady: () => void;
   /** Called after each chunk. */
   readonly onProgress: (progress: StoredPart) => void;
-  /** Called with the bytes of memory that it uses. */
-  readonly onMemory: (bytes: number) => void;
+  /** Waits until it may use this many bytes of memory. @throws EngineError overloaded */
+  readonly reserve: (bytes: number) => Promise<void>;
 }
 
 export interface StreamEnd {
@@ -93,7 +93,7 @@ class Stream {
 
   async store(): Promise<StreamEnd> {
     const { request } = this;
-    const { key, onReady, throttle, project, onMemory } = request;
+    const { key, onReady, throttle, project, reserve } = request;
     const table = await tableOf(request);
     const earlier = key === null ? null : await readStream(project.forNextChunk(), key, request.signal);
     const state = earlier === null ? null : stateOf(earlier);
@@ -105,7 +105,7 @@ class Stream {
     if (key !== null && earlier !== null) await skipStored(request, key, earlier, body);
     if (earlier?.isComplete) return { ...this.end(), replayed: true };
     const reading = formatReader(request.format, table, state ?? { line: 1, header: null });
-    const chunks = new ChunkReader(body, reading, this.bytes, key !== null, onMemory);
+    const chunks = new ChunkReader(body, reading, this.bytes, key !== null, reserve);
     const next = async () => {
       const chunk = await chunks.next((steps) => throttle.runSteps(project.id, steps));
       await this.prepare(chunk);
