@@ -164,7 +164,7 @@ function patternsFor({ delimiter, escape }: CsvOptions) {
     quoted: new RegExp(`"[^"${own}]*(?:(?:${pair}${lone})[^"${own}]*)*"(?!")`, 'y'),
     unquoted: new RegExp(`[^${escapedInPattern(delimiter)}\\r\\n]*`, 'y'),
     unescaped: (value: string) =>
-      value.includes('"') || own !== '' ? value.replace(pairs, (pair) => pair.charAt(1)) : value,
+      own === '' ? value.replaceAll('""', '"') : value.replace(pairs, (pair) => pair.charAt(1)),
   };
 }
 

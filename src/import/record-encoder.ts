@@ -50,10 +50,12 @@ function cellEncoders(mappings: readonly FieldMapping[], notation: Notation): Re
       const cell = cells[i] as string | null;
       // Without an id, the service generates one.
       if (column === null || (cell === null && column === 'id')) continue;
-      if (cell !== null && isJsonb && !isJson(cell)) {
+      const value = cell === null ? 'null' : toJson(cell);
+      // Text that is not JSON has become a string.
+      if (cell !== null && isJsonb && value !== cell) {
         problem ??= { column, error: 'invalid_value', message: `Column "${column}" takes JSON, and this is not JSON` };
       }
-      members += `${members === '' ? '' : ','}${key}${cell === null ? 'null' : toJson(cell)}`;
+      members += `${members === '' ? '' : ','}${key}${value}`;
     }
     const json = `{${members}}`;
     return problem === undefined ? { line, json } : { line, json, problem };

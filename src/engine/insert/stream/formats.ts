@@ -1,5 +1,5 @@
 /** The formats of streams: how bytes become records. */
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import type { Steps } from '../../../codec/index.js';
 import { EngineError } from '../../../contract/errors.js';
 import { LIMITS } from '../../../contract/limits.js';
@@ -104,6 +104,8 @@ class DelimitedReader implements FormatReader {
     const problems = new Map<number, Problem>();
     const texts: string[] = [];
     const { reader } = this;
+    // Their values need neither decoding nor a look at each.
+    const isPlain = this.nulls.size === 0 && isAscii(bytes);
     // One character for each byte, so that places in the text are offsets.
     const records = reader.records(bytes.toString('latin1'), isLast);
     for (let next = nextOf(records); next !== null; next = lines.length < MAX_RECORDS ? nextOf(records) : null) {
@@ -115,11 +117,13 @@ class DelimitedReader implements FormatReader {
       }
       const record = lines.length;
       let invalid: string | undefined;
-      const values = cells.map((cell, i): Cell => {
-        const value = decoded(cell);
-        if (value === undefined) invalid ??= this.header?.[i] ?? '';
-        return value == null || this.nulls.has(value) ? null : value;
-      });
+      const values = isPlain
+        ? cells
+        : cells.map((cell, i): Cell => {
+            const value = decoded(cell);
+            if (value === undefined) invalid ??= this.header?.[i] ?? '';
+            return value == null || this.nulls.has(value) ? null : value;
+          });
       const { json, object = json, problem } = this.encode({ line, cells: values });
       const kept = invalid === undefined ? object : JSON.stringify(cells);
       if (invalid !== undefined) problems.set(record, { kept, detail: notUtf8(invalid) });
@@ -127,7 +131,7 @@ class DelimitedReader implements FormatReader {
       lines.push(line);
       offsets.push(reader.start);
       // A JSON value may be in several lines; the line feeds in it are white space.
-      texts.push(problems.has(record) ? '{}' : json.replaceAll(/[\n\r]/g, ' '));
+      texts.push(problems.has(record) ? '{}' : inOneLine(json));
       if (record % RECORDS_IN_STEP === 0) yield;
     }
     if (isLast && this.header === null) {
@@ -138,6 +142,9 @@ class DelimitedReader implements FormatReader {
     return { end: reader.at, text: Buffer.from(texts.join('\n')), lines, offsets, problems };
   }
 }
+
+const inOneLine = (json: string): string =>
+  json.includes('\n') || json.includes('\r') ? json.replaceAll(/[\n\r]/g, ' ') : json;
 
 function nextOf<T>(records: Generator<T, void>): T | null {
   try {
