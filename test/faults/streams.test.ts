@@ -1,4 +1,4 @@
-/** A stream with a key while the service is killed again and again: each record is stored once, in order, and in the end all. */
+/** Streams with a key while the service is killed again and again: each record is stored once, in order, and in the end all. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endEverything, eventually } from '../support/program.js';
 import { call } from '../support/service.js';
@@ -71,4 +71,44 @@ it('kills at the boundaries of chunks lose nothing and store nothing twice', asy
   expect([status, answer['inserted_rows'], answer['bytes']]).toEqual([201, RECORDS, body.length]);
   expect(await look()).toEqual({ bytes: body.length, rows: RECORDS, stored: RECORDS, ordered: true });
   console.log(`${kills} kills at the boundaries of chunks`);
+});
+
+it('an atomic stream is stored completely or not at all, whenever the service is killed', async () => {
+  const { token } = stage;
+  const post = (url: string) =>
+    call(url, 'POST', '/api/cdp/data/whole?atomic=true', {
+      token,
+      body,
+      headers: { 'content-type': 'text/csv', 'idempotency-key': 'whole' },
+    });
+  const columns = [
+    { name: 'n', type: 'INTEGER' },
+    { name: 'note', type: 'TEXT' },
+  ];
+  const database = await onDatabase({ ...stage.server().connection, database: 'cdp' }, databaseOf('shop'));
+  const count = async (sql: string) => Number((await stage.query<{ n: string }>(sql, [], database))[0]?.n);
+  const stored = () => count('SELECT count(*) AS n FROM data.whole');
+  const working = () =>
+    count(
+      `SELECT count(*) AS n FROM pg_stat_activity WHERE datname = '${database}' AND query LIKE 'COPY%whole%' AND state <> 'idle'`,
+    );
+  for (let kill = 0; kill < 4; kill++) {
+    const service = await stage.start();
+    if (kill === 0) {
+      const table = { token, body: { table_name: 'whole', columns } };
+      expect((await call(service.url, 'POST', '/api/cdp/schema/table', table)).status).toBe(201);
+    }
+    const sending = post(service.url).catch(() => null);
+    await eventually('it is being stored', async () => (await working()) > 0 || (await stored()) > 0);
+    // Somewhere in the transaction.
+    await new Promise((resolve) => setTimeout(resolve, 40 * kill));
+    await service.end('SIGKILL');
+    await sending;
+    await eventually('no backend is left', async () => (await working()) === 0);
+    expect([0, RECORDS]).toContain(await stored());
+  }
+  const last = await stage.start();
+  const { status, body: answer } = await post(last.url);
+  expect([status, answer['inserted_rows']]).toEqual([201, RECORDS]);
+  expect(await stored()).toBe(RECORDS);
 });

@@ -74,6 +74,8 @@ async function work(): Promise<void> {
   };
   await send('schema/table', { table_name: 'people', columns: [{ name: 'age', type: 'INTEGER' }] });
   await send('data/people', [{ age: 36 }], 'key-1');
+  const stream = { token, body: '{"age":4}\n', headers: { 'content-type': 'application/x-ndjson' } };
+  expect((await call(service.url, 'POST', '/api/cdp/data/people?atomic=true', stream)).status).toBe(201);
   await send('data/people?on_error=quarantine', [{ age: 1 }, { age: 'ten' }], 'key-2');
   await send('sql', { sql: 'CREATE SCHEMA own; CREATE TABLE own.notes (text text)' }, 'key-3');
   await send('sql', { sql: 'SELECT lo_from_bytea(0, $1)', params: ['\\x00'] });

@@ -205,6 +205,7 @@ async function* readAhead<T>(source: AsyncGenerator<T, void>): AsyncGenerator<T,
       yield next.value;
     }
   } finally {
+    // Nobody uses it any more.
     await coming.catch(() => {});
   }
 }
