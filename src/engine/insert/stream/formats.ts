@@ -1,5 +1,5 @@
 /** The formats of streams: how bytes become records. */
-import { isAscii, isUtf8 } from 'node:buffer';
+import { isUtf8 } from 'node:buffer';
 import type { Steps } from '../../../codec/index.js';
 import { EngineError } from '../../../contract/errors.js';
 import { LIMITS } from '../../../contract/limits.js';
@@ -104,10 +104,9 @@ class DelimitedReader implements FormatReader {
     const problems = new Map<number, Problem>();
     const texts: string[] = [];
     const { reader } = this;
-    // Their values need neither decoding nor a look at each.
-    const isPlain = this.nulls.size === 0 && isAscii(bytes);
     // One character for each byte, so that places in the text are offsets.
-    const records = reader.records(bytes.toString('latin1'), isLast);
+    const text = bytes.toString('latin1');
+    const records = reader.records(text, isLast);
     for (let next = nextOf(records); next !== null; next = lines.length < MAX_RECORDS ? nextOf(records) : null) {
       const { line, cells } = next;
       if (this.encode === null) {
@@ -117,6 +116,8 @@ class DelimitedReader implements FormatReader {
       }
       const record = lines.length;
       let invalid: string | undefined;
+      // Their values need neither decoding nor a look at each.
+      const isPlain = this.nulls.size === 0 && !NOT_ASCII.test(text.slice(reader.start, reader.at));
       const values = isPlain
         ? cells
         : cells.map((cell, i): Cell => {
@@ -143,6 +144,8 @@ class DelimitedReader implements FormatReader {
   }
 }
 
+const NOT_ASCII = /[\x80-\xff]/;
+
 const inOneLine = (json: string): string =>
   json.includes('\n') || json.includes('\r') ? json.replaceAll(/[\n\r]/g, ' ') : json;
 
@@ -162,7 +165,7 @@ function nextOf<T>(records: Generator<T, void>): T | null {
 
 /** undefined: the bytes are not UTF-8. */
 function decoded(cell: Cell): Cell | undefined {
-  if (cell === null || !/[\x80-\xff]/.test(cell)) return cell;
+  if (cell === null || !NOT_ASCII.test(cell)) return cell;
   const bytes = Buffer.from(cell, 'latin1');
   return isUtf8(bytes) ? bytes.toString() : undefined;
 }
