@@ -382,7 +382,10 @@ it('suggests the right parameter for a misspelled one, and the right request for
   for (const [query, hint] of [
     ['onconflict=id', 'Did you mean "on_conflict"?'],
     ['return=ids&dryrun=true', 'Did you mean "dry_run"?'],
-    ['upsert', 'The parameters are return, on_error, on_conflict, delimiter, null, offset, atomic, resolution, dry_run'],
+    [
+      'upsert',
+      'The parameters are return, on_error, on_conflict, delimiter, null, offset, atomic, resolution, dry_run',
+    ],
   ] as const) {
     const response = await project.call('POST', `/api/cdp/data/kept?${query}`, { body: [{}] });
     expect(expectFailure(response, 400, 'invalid_request').hint).toBe(hint);
