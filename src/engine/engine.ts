@@ -18,6 +18,7 @@ import { LiveRequests } from './live-requests.js';
 import type { ServerCapacities } from '../db/server-capacities.js';
 import type { Load, SlotClass } from '../db/slots.js';
 import type { DatabaseAccess } from '../db/database-access.js';
+import { EventCounts } from './events/track.js';
 import type { TableCache } from './insert/table-cache.js';
 import type { Moves } from '../moves/moves.js';
 import { Project } from '../db/project.js';
@@ -85,6 +86,7 @@ const Parts = class {
 
 export class Engine extends Parts {
   readonly liveRequests = new LiveRequests(this.authenticator);
+  readonly eventCounts = new EventCounts();
 
   /**
    * A caller's project for the operations of one request. Call this before reading the request's body.

@@ -26,7 +26,7 @@ const tooLarge = (what: string, limit: number) =>
   new EngineError('payload_too_large', `The ${what} is larger than ${limit} bytes`);
 
 /** The content types of streams (docs/api.md, "Streams"). */
-export const STREAM_TYPES: readonly string[] = ['application/x-ndjson', 'text/csv', 'text/tab-separated-values'];
+const STREAM_TYPES: readonly string[] = ['application/x-ndjson', 'text/csv', 'text/tab-separated-values'];
 
 /** Reserved for a stream that has sent nothing; then it reserves what it uses. */
 const STREAM_BYTES = 64 * 1024;
