@@ -69,7 +69,7 @@ export function readDataBody(bytes: Uint8Array, kept = KEPT): JsonNode {
 const KEPT_OF_EVENTS = 6;
 
 /**
- * Reads a body of events without losing a digit. Keys may occur twice.
+ * Reads a body of events without losing a digit. Below the body's own fields, keys may occur twice.
  * @param values the most that it may hold
  * @throws EngineError `invalid_json`, `invalid_request`
  */
@@ -79,7 +79,7 @@ export function readEventsBody(bytes: Uint8Array, values: number): JsonNode {
     values,
     tooManyValues: () => tooMany(`The body holds more than ${values} values`),
   };
-  return readLimitedJson(bytes, limit, KEPT_OF_EVENTS, 0);
+  return readLimitedJson(bytes, limit, KEPT_OF_EVENTS, 1);
 }
 
 /** An array or object becomes an empty one. */

@@ -33,6 +33,20 @@ export const EventsResponse = Type.Object({
 });
 export type EventsResponse = Static<typeof EventsResponse>;
 
+/** What SDKs send; nothing in it is refused for being unknown. */
+export const TrackBody = Type.Object(
+  {},
+  {
+    additionalProperties: true,
+    description:
+      'An event, or `batch` with events: `messageId`, `userId` or `anonymousId`, `timestamp`, `context`, and `properties` or `traits`.',
+  },
+);
+
+export const SdkSettingsResponse = Type.Object({
+  integrations: Type.Object({}, { additionalProperties: true }),
+});
+
 export const TrackResponse = Type.Object({
   success: Type.Literal(true),
   accepted: Type.Integer({ description: 'Events that are stored now, or were before.' }),

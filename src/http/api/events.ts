@@ -48,7 +48,7 @@ const SET_EVENTS: Operation = {
   slot: 'typed',
   command: 'CREATE TABLE',
   body: wire.EventSettingsBody,
-  example: {},
+  example: { mode: 'columns' },
   success: succeeds(200, wire.EventsResponse, 'events are on', { events: EXAMPLE }),
   errors: ['table_exists', 'request_in_flight', ...GROWING_ERRORS],
   async handle(call) {
@@ -124,11 +124,9 @@ const TRACK: Operation = {
   params: Type.Object({ call: Type.String({ [DOCUMENTED]: { enum: [...CALLS.keys()] } }) }),
   token: keyOf,
   tokenInBody: true,
-  // Other bodies than those of the schema are accepted, too: an SDK must not drop a batch for a member that nobody knows.
-  body: Type.Object({}, { additionalProperties: true }),
+  body: wire.TrackBody,
   rawBody: 'any',
   bodyBytes: LIMITS.eventsBytes,
-  key: 'ignored',
   example: {
     batch: [{ type: 'track', event: 'Order Completed', userId: 'u1', messageId: 'm1', properties: { total: 12.5 } }],
   },
@@ -189,11 +187,22 @@ async function keyOf(request: FastifyRequest): Promise<string> {
   if (basic !== undefined) return asToken(Buffer.from(basic, 'base64').toString('latin1').split(':', 1)[0] ?? '');
   if (authorization !== undefined) return bearerToken(headers);
   context.body = await decodeBody(request);
-  const key = memberOf(readEventsBody(context.body, LIMITS.valuesOfEvents), 'writeKey');
-  if (key?.kind === 'string') return asToken(key.value);
+  const key = writeKeyIn(context.body);
+  if (key !== null) return asToken(key);
   throw new HttpError('unauthorized', 'The key must be the user of Basic, a bearer token, or writeKey in the body', {
-    'www-authenticate': 'Basic realm="cdp", Bearer realm="cdp"',
+    'www-authenticate': 'Bearer realm="cdp"',
   });
+}
+
+/** null: the body has none, or cannot be read. */
+function writeKeyIn(body: Buffer): string | null {
+  try {
+    const key = memberOf(readEventsBody(body, LIMITS.valuesOfEvents), 'writeKey');
+    return key?.kind === 'string' ? key.value : null;
+  } catch (error) {
+    if (error instanceof EngineError) return null;
+    throw error;
+  }
 }
 
 /** The same syntax applies as for bearer tokens. @throws EngineError unauthorized */
@@ -239,15 +248,17 @@ const SDK_SETTINGS: Operation = {
   audit: { operation: 'read_sdk_settings', isChange: false, isPolled: true },
   slot: null,
   params: Type.Object({ key: Type.String() }),
-  token: ({ params }) => asToken((params as { key: string }).key),
+  token: ({ headers, params }) =>
+    headers.authorization === undefined ? asToken((params as { key: string }).key) : bearerToken(headers),
   success: {
     status: 200,
-    response: Type.Object({ integrations: Type.Object({}, { additionalProperties: true }) }),
+    response: wire.SdkSettingsResponse,
     example: {
       integrations: { 'Segment.io': { apiKey: 'cdp_…', apiHost: 'cdp.example.com/v1', protocol: 'https' } },
     },
   },
   errors: ['not_found'],
+  failure: forSdks,
   async handle(call) {
     const { request } = call;
     await settingsOf(call, projectOf(call));
