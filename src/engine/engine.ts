@@ -18,6 +18,7 @@ import { LiveRequests } from './live-requests.js';
 import type { ServerCapacities } from '../db/server-capacities.js';
 import type { Load, SlotClass } from '../db/slots.js';
 import type { DatabaseAccess } from '../db/database-access.js';
+import type { EventQueues } from './events/store-events.js';
 import { EventCounts } from './events/track.js';
 import type { TableCache } from './insert/table-cache.js';
 import type { Moves } from '../moves/moves.js';
@@ -32,6 +33,7 @@ import type { RequestTrace } from '../db/trace.js';
 /** What operations on data need besides a project. Each gets its part from its handler. */
 interface OperationServices extends SqlServices {
   readonly tableCache: TableCache;
+  readonly eventQueues: EventQueues;
   /** How long refused records are kept. */
   readonly quarantineDays: number;
 }

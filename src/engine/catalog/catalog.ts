@@ -196,10 +196,7 @@ export const tableToWrite = (schema: string, tableName: string): Statement =>
 
 /** The same for the tables of these names that there are. */
 export const tablesToWrite = (schema: string, tableNames: readonly string[]): Statement =>
-  selectTables(
-    sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ANY (${tableNames}::pg_catalog.name[])`,
-    true,
-  );
+  selectTables(sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ANY (${tableNames}::pg_catalog.name[])`, true);
 
 /** Partitions are parts of their table, and no tables of their own. */
 const isListed = (schema: string): Fragment => sql`c.relnamespace = ${schemaOid(schema)} AND NOT c.relispartition`;

@@ -1,5 +1,4 @@
 /** Names of events and properties as names of tables and columns: snake case, as in Segment's and RudderStack's warehouses. */
-import { LRUCache } from 'lru-cache';
 import { isSystemColumn } from '../schema/definition.js';
 import { fixedTables, OWN_COLUMNS } from './event-tables.js';
 
@@ -8,10 +7,10 @@ const NAME_CHARACTERS = 63;
 
 const FIXED_TABLES: ReadonlySet<string> = new Set(fixedTables({ mode: 'columns' }).keys());
 
-/** Callers repeat few names, and each takes some patterns. */
-const remembered = () => new LRUCache<string, { readonly name: string | null }>({ max: 10_000 });
-const tables = remembered();
-const columns = remembered();
+/** Callers repeat few names, and each takes some patterns. Forgotten when there are too many. */
+const MOST_REMEMBERED = 10_000;
+const tables = new Map<string, string | null>();
+const columns = new Map<string, string | null>();
 
 /** The table for events of a name; null: there can be none. */
 export const tableNameOf = (event: string): string | null => nameOf(event, tables, (name) => FIXED_TABLES.has(name));
@@ -20,14 +19,15 @@ export const tableNameOf = (event: string): string | null => nameOf(event, table
 export const columnNameOf = (property: string): string | null =>
   nameOf(property, columns, (name) => OWN_COLUMNS.has(name) || isSystemColumn(name));
 
-function nameOf(text: string, known: typeof tables, isTaken: (name: string) => boolean): string | null {
+function nameOf(text: string, known: Map<string, string | null>, isTaken: (name: string) => boolean): string | null {
   const before = known.get(text);
-  if (before !== undefined) return before.name;
+  if (before !== undefined) return before;
   const snake = snakeCase(text);
-  const name = /^[0-9]/.test(snake) || isTaken(snake) ? `_${snake}` : snake;
-  const result = { name: name === '' || name.length > NAME_CHARACTERS ? null : name };
-  if (text.length <= 3 * NAME_CHARACTERS) known.set(text, result);
-  return result.name;
+  const prefixed = /^[0-9]/.test(snake) || isTaken(snake) ? `_${snake}` : snake;
+  const name = prefixed === '' || prefixed.length > NAME_CHARACTERS ? null : prefixed;
+  if (known.size >= MOST_REMEMBERED) known.clear();
+  if (text.length <= 3 * NAME_CHARACTERS) known.set(text, name);
+  return name;
 }
 
 /** ASCII: letters lose their accents, and others become an underscore. */

@@ -15,7 +15,7 @@ import {
   TABLE_OF,
   UNMAPPED,
 } from './event-tables.js';
-import { plainColumn, type TrackedEvent, type WrongEvent } from './read-events.js';
+import { plainColumn, type Time, type TrackedEvent, type WrongEvent } from './read-events.js';
 
 /** The tables that events may go to, by name: as Postgres has them now. */
 export type KnownTables = ReadonlyMap<string, Table>;
@@ -54,7 +54,7 @@ export interface EventRow {
   /** messageId, or the id of somebody whose traits these are. */
   readonly id: string;
   /** When it happened. */
-  readonly at: Date;
+  readonly at: Time;
   /** By the index of the column; undefined: its default. */
   readonly cells: readonly (string | null | undefined)[];
 }
@@ -71,7 +71,7 @@ export interface MappedEvent {
 
 export interface Mapping {
   readonly settings: EventSettings;
-  readonly receivedAt: Date;
+  readonly receivedAt: Time;
   /** The address of the sender; null: it is not stored. */
   readonly address: string | null;
   /** Whether the caller's events may go to this table. */
@@ -89,93 +89,112 @@ export function tablesFor(events: readonly TrackedEvent[], { settings, mayWrite 
   return new Set(names.filter((name) => name !== null).filter(mayWrite));
 }
 
-/** @param wanted collects what the tables lack */
+/**
+ * @param wanted collects what the tables lack
+ * @returns null: the table of its kind is missing
+ */
 export function mapEvent(
   event: TrackedEvent,
   tables: KnownTables,
   mapping: Mapping,
   wanted: Wanted,
-): MappedEvent | WrongEvent {
+): MappedEvent | WrongEvent | null {
   const { settings, mayWrite, changesPeople } = mapping;
-  const { type, id, name, userId, groupId, text } = event;
-  const main = TABLE_OF[type];
-  if (!mayWrite(main)) {
-    const message = `The token may not insert into "${main}"`;
+  const { type, id, userId, groupId, text, properties } = event;
+  if (!mayWrite(TABLE_OF[type])) {
+    const message = `The token may not insert into "${TABLE_OF[type]}"`;
     return { type, text, errors: [{ error: 'insufficient_scope', message }] };
   }
-  const isFlat = settings.mode === 'columns';
   const at = timeOf(event, mapping.receivedAt);
-  const build = (table: string, rowId: string) => new RowBuilder(table, rowId, at, tables.get(table), mapping, wanted);
-  const ofName = type === 'track' && isFlat ? tableNameOf(name ?? '') : null;
-  const hasOwnTable =
-    ofName !== null && mayWrite(ofName) && (tables.has(ofName) ? isEventTable(tables.get(ofName)) : true);
-  const builders: RowBuilder[] = [];
+  const build = (table: string, rowId: string): RowBuilder | null => {
+    const known = tables.get(table);
+    if (known !== undefined) return new RowBuilder(known, rowId, at, mapping, wanted);
+    wanted.table(table, fixedTables(settings).get(table) ?? COLUMNS_OF_NAME);
+    return null;
+  };
+  const root = type === 'identify' || type === 'group' ? TRAITS : PROPERTIES;
 
-  const row = build(main, id);
-  builders.push(row);
+  const row = build(TABLE_OF[type], id);
+  if (row === null) return null;
   row.addFixed(event);
-  // Without a table for its name, the properties of a track stay together.
-  let named: RowBuilder | null = null;
-  if (hasOwnTable) {
-    named = build(ofName, id);
-    if (named.isKnown) {
-      builders.push(named);
-      named.addFixed(event);
-      named.addProperties(event.properties, 'properties');
-    } else wanted.table(ofName, COLUMNS_OF_NAME);
+  const builders = [row];
+  if (type !== 'track' || settings.mode === 'json') row.addProperties(properties, root);
+  else {
+    const ofName = tableOfName(event, tables, mapping);
+    const named = ofName === null ? null : build(ofName, id);
+    named?.addFixed(event);
+    named?.addProperties(properties, root);
+    if (named !== null) builders.push(named);
+    // Without a table for its name, they stay together.
+    else row.leave(properties, root);
   }
-  if (type !== 'track' || !isFlat)
-    row.addProperties(event.properties, type === 'identify' || type === 'group' ? 'traits' : 'properties');
-  else if (named === null || !named.isKnown) row.leave(event.properties, ['properties']);
 
-  const personTable = changesPeople ? PEOPLE_OF[type] : undefined;
+  const peopleTable = changesPeople ? PEOPLE_OF[type] : undefined;
   const personId = type === 'group' ? groupId : userId;
-  let person: RowBuilder | null = null;
-  if (personTable !== undefined && personId !== null && mayWrite(personTable)) {
-    person = build(personTable, personId);
-    person.addTimes();
-    person.addProperties(event.properties, 'traits');
-  }
-  for (const { table, isKnown } of [row, ...(person === null ? [] : [person])]) {
-    if (!isKnown) wanted.table(table, fixedTables(settings).get(table) ?? {});
-  }
+  const hasPerson = peopleTable !== undefined && personId !== null && mayWrite(peopleTable);
+  const person = hasPerson ? build(peopleTable, personId) : null;
+  person?.addProperties(properties, root);
+
   const errors = [...builders, ...(person === null ? [] : [person])].flatMap((builder) => builder.errors);
   if (errors.length > 0) return { type, text, errors: errors.slice(0, LIMITS.errorsListed) };
-  return {
-    event,
-    rows: builders.map((builder) => builder.row()),
-    person: person?.row() ?? null,
-    unmapped: Math.max(...builders.map((builder) => builder.unmapped)),
-  };
+  const unmapped = builders.reduce((sum, builder) => sum + builder.unmapped, 0);
+  return { event, rows: builders.map((builder) => builder.row()), person: person?.row() ?? null, unmapped };
+}
+
+/** The table for events of the name of a `track`; null: it has none. */
+function tableOfName({ name }: TrackedEvent, tables: KnownTables, { mayWrite }: Mapping): string | null {
+  const ofName = tableNameOf(name ?? '');
+  if (ofName === null || !mayWrite(ofName)) return null;
+  const table = tables.get(ofName);
+  return table === undefined || factsOf(table).isForEvents ? ofName : null;
 }
 
 /** What Segment calls timestamp: when it happened by our clock, if the sender has said what its clock showed. */
-function timeOf({ originalTimestamp, sentAt }: TrackedEvent, receivedAt: Date): Date {
+function timeOf({ originalTimestamp, sentAt }: TrackedEvent, receivedAt: Time): Time {
   if (originalTimestamp === null) return receivedAt;
   if (sentAt === null) return originalTimestamp;
-  const time = new Date(receivedAt.getTime() - (sentAt.getTime() - originalTimestamp.getTime()));
-  // A clock that is off by thousands of years.
-  return Number.isNaN(time.getTime()) || time.getUTCFullYear() > 9999 || time.getUTCFullYear() < 1
-    ? originalTimestamp
-    : time;
+  const ms = receivedAt.ms - (sentAt.ms - originalTimestamp.ms);
+  // A clock may be off by thousands of years.
+  return ms > EARLIEST_MS && ms < LATEST_MS ? timeAt(ms) : originalTimestamp;
 }
 
-/** Whether a table is for events: others of the project may bear the name of one. */
-export function isEventTable(table: Table | undefined): boolean {
-  const types = new Map(table?.columns.map(({ name, type }) => [name, type]));
-  return (
-    ['id', 'event', 'event_text'].every((name) => types.get(name) === 'TEXT') &&
-    types.get('received_at') === 'TIMESTAMP'
-  );
+const EARLIEST_MS = Date.parse('0001-01-01T00:00:00Z');
+const LATEST_MS = Date.parse('9999-12-31T23:59:59Z');
+
+export const timeAt = (ms: number): Time => ({ ms, text: new Date(ms).toISOString() });
+
+/** What the rows of a table need to know, made once for each version of it. */
+interface TableFacts {
+  readonly indexes: ReadonlyMap<string, number>;
+  /** Whether it is for events: others of the project may bear the name of one. */
+  readonly isForEvents: boolean;
 }
 
-/** A value and where in the event it is. */
-interface Field {
-  /** null: its name is none of a column. */
-  readonly column: string | null;
-  readonly path: readonly string[];
-  readonly node: JsonNode;
+const FACTS = new WeakMap<Table, TableFacts>();
+
+function factsOf(table: Table): TableFacts {
+  let facts = FACTS.get(table);
+  if (facts === undefined) {
+    const types = new Map(table.columns.map(({ name, type }) => [name, type]));
+    const isForEvents = ['id', 'event', 'event_text'].every((name) => types.get(name) === 'TEXT');
+    const indexes = new Map(table.columns.map(({ name }, index) => [name, index]));
+    facts = { indexes, isForEvents: isForEvents && types.get('received_at') === 'TIMESTAMP' };
+    FACTS.set(table, facts);
+  }
+  return facts;
 }
+
+/** The names that lead to an object in an event; null: those of the event itself. */
+interface Path {
+  readonly parent: Path | null;
+  readonly key: string;
+}
+
+const namesOf = ({ parent, key }: Path): string[] => (parent === null ? [key] : [...namesOf(parent), key]);
+
+const CONTEXT: Path = { parent: null, key: 'context' };
+const PROPERTIES: Path = { parent: null, key: 'properties' };
+const TRAITS: Path = { parent: null, key: 'traits' };
 
 /** Fills the row of an event in one table. */
 class RowBuilder {
@@ -183,134 +202,133 @@ class RowBuilder {
   unmapped = 0;
   private readonly cells: (string | null | undefined)[];
   private readonly indexes: ReadonlyMap<string, number>;
-  private readonly left: [path: readonly string[], node: JsonNode][] = [];
+  private readonly left: [path: Path, node: JsonNode][] = [];
 
   constructor(
-    readonly table: string,
+    private readonly table: Table,
     private readonly id: string,
-    private readonly at: Date,
-    private readonly known: Table | undefined,
+    private readonly at: Time,
     private readonly mapping: Mapping,
     private readonly wanted: Wanted,
   ) {
-    this.cells = new Array<undefined>(known?.columns.length ?? 0);
-    this.indexes = indexesOf(known);
-    this.set('id', id);
+    this.cells = new Array<undefined>(table.columns.length);
+    this.indexes = factsOf(table).indexes;
+    this.set('id', id, 'TEXT');
+    this.set('received_at', mapping.receivedAt.text, 'TIMESTAMP');
+    this.set('timestamp', at.text, 'TIMESTAMP');
   }
 
-  get isKnown(): boolean {
-    return this.known !== undefined;
-  }
-
-  addTimes(): void {
-    this.set('received_at', this.mapping.receivedAt.toISOString());
-    this.set('timestamp', this.at.toISOString());
-  }
-
-  addFixed({ type, sentAt, originalTimestamp, userId, anonymousId, ...event }: TrackedEvent): void {
+  addFixed({ type, sentAt, originalTimestamp, userId, anonymousId, name, ...event }: TrackedEvent): void {
     const { settings, address } = this.mapping;
-    this.addTimes();
-    this.set('sent_at', sentAt?.toISOString() ?? null);
-    this.set('original_timestamp', originalTimestamp?.toISOString() ?? null);
-    this.set('user_id', userId);
-    this.set('anonymous_id', anonymousId);
+    const isFlat = settings.mode === 'columns';
+    this.set('sent_at', sentAt?.text, 'TIMESTAMP');
+    this.set('original_timestamp', originalTimestamp?.text, 'TIMESTAMP');
+    this.set('user_id', userId, 'TEXT');
+    this.set('anonymous_id', anonymousId, 'TEXT');
     if (type === 'track') {
-      this.set('event', tableNameOf(event.name ?? '') ?? event.name);
-      this.set('event_text', event.name);
-    }
-    if (type === 'page' || type === 'screen') {
-      this.set('name', event.name);
-      this.set('category', event.category);
-    }
-    this.set('group_id', event.groupId);
-    this.set('previous_id', event.previousId);
-    if (settings.mode === 'json') this.setJson('context', event.context);
-    this.add(fieldsOf(event.context, 'context', ['context']), settings.mode === 'columns');
-    if (address !== null && this.indexes.has('context_ip') && this.cells[this.indexes.get('context_ip') ?? 0] == null)
-      this.set('context_ip', address);
+      this.set('event', tableNameOf(name ?? '') ?? name, 'TEXT');
+      this.set('event_text', name, 'TEXT');
+    } else if (type === 'page' || type === 'screen') {
+      this.set('name', name, 'TEXT');
+      this.set('category', event.category, 'TEXT');
+    } else if (type === 'group') this.set('group_id', event.groupId, 'TEXT');
+    else if (type === 'alias') this.set('previous_id', event.previousId, 'TEXT');
+    if (!isFlat) this.setJson('context', event.context);
+    this.add(event.context, 'context', CONTEXT, isFlat);
+    const ip = this.indexes.get('context_ip');
+    if (ip !== undefined && this.cells[ip] === undefined) this.set('context_ip', address, 'TEXT');
   }
 
-  addProperties(members: readonly JsonMember[], root: 'properties' | 'traits'): void {
+  addProperties(members: readonly JsonMember[], root: Path): void {
     const isFlat = this.mapping.settings.mode === 'columns';
-    if (!isFlat) this.setJson(jsonColumnOf(this.table), members);
-    this.add(fieldsOf(members, null, [root]), isFlat);
+    if (!isFlat) this.setJson(jsonColumnOf(this.table.name), members);
+    this.add(members, '', root, isFlat);
   }
 
   /** Keeps members together, without columns. */
-  leave(members: readonly JsonMember[], path: readonly string[]): void {
-    for (const [key, node] of members) this.left.push([[...path, key], node]);
-    this.unmapped += members.length;
+  leave(members: readonly JsonMember[], path: Path): void {
+    for (const [key, node] of members) this.keep({ parent: path, key }, node);
   }
 
   /** Call this at the end. */
   row(): EventRow {
-    if (this.left.length > 0) this.set(UNMAPPED, nested(this.left));
-    return { table: this.known as Table, id: this.id, at: this.at, cells: this.cells };
+    if (this.left.length > 0)
+      this.set(UNMAPPED, nested(this.left.map(([path, node]) => [namesOf(path), node])), 'JSONB');
+    return { table: this.table, id: this.id, at: this.at, cells: this.cells };
   }
 
-  /** @param keeps whether what has no column is kept, or is stored already */
-  private add(fields: Iterable<Field>, keeps: boolean): void {
-    for (const field of fields) {
-      if (field.node.kind === 'null' || this.addField(field)) continue;
-      if (!keeps) continue;
-      this.unmapped++;
-      this.left.push([field.path, field.node]);
-      if (this.isKnown && !this.indexes.has(UNMAPPED)) this.wanted.column(this.table, UNMAPPED, 'JSONB');
-      const cell = readCell(JSONB, field.node);
-      if (cell instanceof CellError) this.complain(field.path.join('.'), cell);
+  /**
+   * Gives values, and those of the objects among them, columns.
+   * @param prefix the names that lead to them
+   * @param keeps whether what has no column is kept, or is stored already
+   */
+  private add(members: readonly JsonMember[], prefix: string, path: Path, keeps: boolean): void {
+    for (const [key, node] of members) {
+      const name = prefix === '' ? key : `${prefix}_${key}`;
+      if (node.kind === 'object') this.add(node.members, name, { parent: path, key }, keeps);
+      else if (node.kind !== 'null' && !this.addValue(columnNameOf(name), node) && keeps)
+        this.keep({ parent: path, key }, node);
     }
   }
 
-  /** @returns false: there is no column for it */
-  private addField({ column: name, node }: Field): boolean {
+  /** @param name null: no column can have it @returns false: there is no column for it */
+  private addValue(name: string | null, node: JsonNode): boolean {
     if (name === null) return false;
     const index = this.indexes.get(name);
-    if (index === undefined) {
+    const column = index === undefined ? undefined : this.table.columns[index];
+    if (column === undefined || index === undefined) {
       this.wantColumn(name, node);
       return false;
     }
-    const column = this.known?.columns[index] as Column;
     const cell = cellOf(column, node);
     if (cell instanceof CellError) {
-      if (column.type === 'INTEGER' && node.kind === 'number') this.wanted.wideColumn(this.table, name);
+      if (column.type === 'INTEGER' && node.kind === 'number') this.wanted.wideColumn(this.table.name, name);
       return false;
     }
     // Two names of properties may be one of a column.
     const before = this.cells[index];
-    if (before != null) return before === cell;
+    if (before !== undefined) return before === cell;
     this.cells[index] = cell;
     return true;
   }
 
   private wantColumn(name: string, node: JsonNode): void {
-    const { known, mapping } = this;
-    if (mapping.settings.mode === 'json' || known === undefined) return;
+    const { table, mapping, wanted } = this;
+    if (mapping.settings.mode === 'json') return;
     const type = typeFor(node);
     // Not counting `id`.
-    const columns = known.columns.length - 1 + (this.wanted.columns.get(this.table)?.size ?? 0);
+    const columns = table.columns.length - 1 + (wanted.columns.get(table.name)?.size ?? 0);
     // Names that differ only by case would be one to most programs.
-    const isFree = !known.columns.some((column) => column.name.toLowerCase() === name);
-    if (type !== null && isFree && columns < LIMITS.columnsPerTable) this.wanted.column(this.table, name, type);
+    const isFree = !table.columns.some((column) => column.name.toLowerCase() === name);
+    if (type !== null && isFree && columns < LIMITS.columnsPerTable) wanted.column(table.name, name, type);
   }
 
-  /** A value of the service; a column of the project's own type may refuse it. */
-  private set(name: string, value: string | null): void {
+  /** Keeps a value without a column. */
+  private keep(path: Path, node: JsonNode): void {
+    this.unmapped++;
+    this.left.push([path, node]);
+    if (!this.indexes.has(UNMAPPED)) this.wanted.column(this.table.name, UNMAPPED, 'JSONB');
+    const cell = readCell(JSONB, node);
+    if (cell instanceof CellError) this.complain(namesOf(path).join('.'), cell);
+  }
+
+  /** A value of the service, which has been checked for the type; the column may be of another of the project's. */
+  private set(name: string, value: string | null | undefined, type: ColumnType): void {
     const index = this.indexes.get(name);
-    const column = index === undefined ? undefined : this.known?.columns[index];
-    if (column === undefined || index === undefined || value === null) return;
-    const node: JsonNode = { kind: 'string', value };
-    const cell = column.type === 'JSONB' ? value : readCell(column, node);
+    if (index === undefined || value == null) return;
+    const column = this.table.columns[index] as Column;
+    const cell = column.type === type ? value : readCell(column, { kind: 'string', value });
     if (cell instanceof CellError) this.complain(name, cell);
     else this.cells[index] = cell;
   }
 
   private setJson(name: string, members: readonly JsonMember[]): void {
-    const text = `{${members.map(([key, node]) => `${JSON.stringify(key)}:${jsonText(node)}`).join()}}`;
     for (const [key, node] of members) {
       const cell = readCell(JSONB, node);
       if (cell instanceof CellError) this.complain(`${name}.${key}`, cell);
     }
-    this.set(name, text);
+    const texts = members.map(([key, node]) => `${JSON.stringify(key)}:${jsonText(node)}`);
+    this.set(name, `{${texts.join()}}`, 'JSONB');
   }
 
   private complain(column: string, { reason }: CellError): void {
@@ -322,28 +340,6 @@ const JSONB = plainColumn('JSONB');
 const INTEGER = plainColumn('INTEGER');
 
 const hasFraction = (number: string): boolean => /[.eE]/.test(number);
-
-/** The indexes of a table's columns, made once for each version of it. */
-const INDEXES = new WeakMap<Table, ReadonlyMap<string, number>>();
-
-function indexesOf(table: Table | undefined): ReadonlyMap<string, number> {
-  if (table === undefined) return new Map();
-  let indexes = INDEXES.get(table);
-  if (indexes === undefined) {
-    indexes = new Map(table.columns.map(({ name }, index) => [name, index]));
-    INDEXES.set(table, indexes);
-  }
-  return indexes;
-}
-
-/** The values of an object, and of the objects in it, with the columns they would have. */
-function* fieldsOf(members: readonly JsonMember[], prefix: string | null, path: readonly string[]): Generator<Field> {
-  for (const [key, node] of members) {
-    const name = prefix === null ? key : `${prefix}_${key}`;
-    if (node.kind === 'object') yield* fieldsOf(node.members, name, [...path, key]);
-    else yield { column: columnNameOf(name), path: [...path, key], node };
-  }
-}
 
 /** The type of a new column; null: the value is of none. */
 function typeFor(node: JsonNode): ColumnType | null {

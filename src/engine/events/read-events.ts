@@ -11,7 +11,6 @@ import {
   type Steps,
 } from '../../codec/index.js';
 import type { ColumnType } from '../../contract/column-types.js';
-import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
@@ -22,13 +21,19 @@ export type CallType = (typeof CALL_TYPES)[number];
 
 const isCallType = (name: string): name is CallType => (CALL_TYPES as readonly string[]).includes(name);
 
+/** A time, as Postgres writes it and in milliseconds since 1970. */
+export interface Time {
+  readonly text: string;
+  readonly ms: number;
+}
+
 export interface TrackedEvent {
   readonly type: CallType;
   /** Its messageId. */
   readonly id: string;
-  readonly sentAt: Date | null;
+  readonly sentAt: Time | null;
   /** When it happened, by the clock of its sender. */
-  readonly originalTimestamp: Date | null;
+  readonly originalTimestamp: Time | null;
   readonly userId: string | null;
   readonly anonymousId: string | null;
   /** Of a `track`; of a page or screen it may be missing. */
@@ -71,7 +76,11 @@ export function* readEvents(body: Buffer, type: CallType | null): Steps<ReadEven
   const batch = memberOf(root, 'batch');
   if (type === null && batch?.kind !== 'array') throw new EngineError('invalid_request', 'body.batch must be an array');
   const items = type === null && batch?.kind === 'array' ? batch.items : [root];
-  const ofBatch = type === null ? root : null;
+  const sharedBy = type === null ? memberOf(root, 'context') : undefined;
+  const ofBatch: OfBatch = {
+    context: sharedBy?.kind === 'object' ? sharedBy.members : [],
+    sentAt: type === null ? timeIn(memberOf(root, 'sentAt')) : null,
+  };
   const events: TrackedEvent[] = [];
   const wrong: WrongEvent[] = [];
   for (const item of items) {
@@ -83,7 +92,13 @@ export function* readEvents(body: Buffer, type: CallType | null): Steps<ReadEven
   return { events, wrong };
 }
 
-function readEvent(item: JsonNode, pathType: CallType | null, batch: JsonNode | null): TrackedEvent | WrongEvent {
+/** What holds for each event that has none of its own. */
+interface OfBatch {
+  readonly context: readonly JsonMember[];
+  readonly sentAt: Time | null;
+}
+
+function readEvent(item: JsonNode, pathType: CallType | null, batch: OfBatch): TrackedEvent | WrongEvent {
   const reader = new EventReader(item);
   const named = pathType ?? reader.text('type') ?? '';
   const type = isCallType(named) ? named : 'track';
@@ -103,15 +118,13 @@ function readEvent(item: JsonNode, pathType: CallType | null, batch: JsonNode | 
     if (type === 'alias' && previousId === null) reader.complain('previousId', 'previousId is needed');
   }
   const context = reader.members('context');
-  const own = new Set(context.map(([key]) => key));
-  const shared = memberOf(batch ?? undefined, 'context');
-  const inherited = shared?.kind === 'object' ? shared.members.filter(([key]) => !own.has(key)) : [];
+  const inherited = batch.context.filter(([key]) => !context.some(([own]) => own === key));
   const event: TrackedEvent = {
     ...{ type, id, userId, anonymousId, name, groupId, previousId },
-    sentAt: reader.time('sentAt') ?? timeIn(memberOf(batch ?? undefined, 'sentAt')),
+    sentAt: reader.time('sentAt') ?? batch.sentAt,
     originalTimestamp: reader.time('originalTimestamp') ?? reader.time('timestamp'),
     category: reader.text('category'),
-    context: [...inherited, ...context],
+    context: inherited.length === 0 ? context : [...inherited, ...context],
     properties: reader.members(type === 'identify' || type === 'group' ? 'traits' : 'properties'),
     text: reader.json,
   };
@@ -121,38 +134,35 @@ function readEvent(item: JsonNode, pathType: CallType | null, batch: JsonNode | 
 
 /** Reads the members of an event, and collects what is wrong with them. */
 class EventReader {
-  private readonly collector = new ErrorCollector();
-  private readonly byName: ReadonlyMap<string, JsonNode>;
+  readonly errors: ErrorDetail[] = [];
+  private readonly byName = new Map<string, JsonNode>();
 
   constructor(private readonly item: JsonNode) {
-    this.byName = new Map(item.kind === 'object' ? item.members : []);
+    for (const [key, node] of item.kind === 'object' ? item.members : [])
+      if (node.kind !== 'null') this.byName.set(key, node);
   }
 
   get json(): string {
     return jsonText(this.item);
   }
 
-  get errors(): readonly ErrorDetail[] {
-    return this.collector.details;
-  }
-
   complain(column: string | null, message: string): void {
-    this.collector.add('invalid_value', () => ({ ...(column !== null && { column }), message }));
+    this.errors.push({ error: 'invalid_value', ...(column !== null && { column }), message });
   }
 
   /** A text, or a number as its text; null: none, or an empty one. */
   text(name: string): string | null {
     const node = this.byName.get(name);
-    if (node === undefined || node.kind === 'null') return null;
+    if (node === undefined) return null;
     const cell = readCell(TEXT, node);
     if (typeof cell === 'string') return cell === '' ? null : cell;
     this.complain(name, `${name}: ${cell?.reason ?? 'null'}`);
     return null;
   }
 
-  time(name: string): Date | null {
+  time(name: string): Time | null {
     const node = this.byName.get(name);
-    if (node === undefined || node.kind === 'null') return null;
+    if (node === undefined) return null;
     const time = timeIn(node);
     if (time === null) this.complain(name, `${name} is not a time as RFC 3339 writes it, such as 2026-01-31T09:30:00Z`);
     return time;
@@ -160,7 +170,7 @@ class EventReader {
 
   members(name: string): readonly JsonMember[] {
     const node = this.byName.get(name);
-    if (node === undefined || node.kind === 'null') return [];
+    if (node === undefined) return [];
     if (node.kind === 'object') return node.members;
     this.complain(name, `${name} is not an object`);
     return [];
@@ -177,10 +187,10 @@ const TEXT = plainColumn('TEXT');
 const TIME = plainColumn('TIMESTAMP');
 
 /** null: it is none that both Postgres and JavaScript have. */
-function timeIn(node: JsonNode | undefined): Date | null {
+function timeIn(node: JsonNode | undefined): Time | null {
   const cell = node === undefined ? null : readCell(TIME, node);
   if (typeof cell !== 'string') return null;
   // Without an offset, the cell has that of UTC.
-  const time = new Date(cell.replace(' ', 'T'));
-  return Number.isNaN(time.getTime()) ? null : time;
+  const ms = Date.parse(cell.replace(' ', 'T'));
+  return Number.isNaN(ms) ? null : { text: cell, ms };
 }

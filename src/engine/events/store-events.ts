@@ -3,8 +3,10 @@
  * that, since some are there already or a table refuses a value, they go the checked way: those that are there are left out,
  * and those that are refused go to the quarantine.
  */
+import { LRUCache } from 'lru-cache';
 import type { RecordCells } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
+import { Counts } from '../../counts.js';
 import type { Project } from '../../db/project.js';
 import { planCommit, type WriteEnd } from '../../db/transaction.js';
 import type { QueryRunner } from '../../db/query-runner.js';
@@ -14,7 +16,8 @@ import { lockToWrite } from '../catalog/find-table.js';
 import { type BatchInsert, columnName, givenColumns, sourceRows } from '../insert/insert-statement.js';
 import { quarantineRecords } from '../insert/quarantine.js';
 import { recordDetail, recordErrorCode, recordHint, storeWhatFits } from '../insert/refused-records.js';
-import { type NotStored, resetIfCodeRuns, storingStatements, whyNotStored } from '../insert/store-rows.js';
+import { resetIfCodeRuns, type StoreOutcome, storingStatements, whyNotStored } from '../insert/store-rows.js';
+import { type SharedWrite, type WaitingWrites, WriteQueue } from '../insert/write-queue.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import type { EventRow, MappedEvent } from './event-rows.js';
 import { TABLE_OF } from './event-tables.js';
@@ -31,6 +34,7 @@ interface StoreRequest {
   readonly project: Project;
   readonly events: readonly MappedEvent[];
   readonly wrong: readonly WrongEvent[];
+  readonly queues: EventQueues;
   readonly quarantineDays: number;
   readonly throttle: EventLoopThrottle;
   readonly signal: AbortSignal;
@@ -41,12 +45,18 @@ interface StoreRequest {
  * @throws EngineError quota_exceeded, table_busy and others that concern no single event
  */
 export async function storeEvents(request: StoreRequest): Promise<StoredEvents | null> {
-  const { events } = request;
+  const { project, events, queues, throttle, signal } = request;
   const fresh = withoutRepeats(events);
   const duplicates = events.length - fresh.length;
-  const outcome = await storeFast({ ...request, events: fresh });
+  const outcome = await queues.of(project).add({
+    ...{ project, signal, records: fresh.length },
+    rows: fresh.flatMap(({ rows }) => rows),
+    people: fresh.flatMap(({ person }) => person ?? []),
+    quarantine: await throttle.runSteps(project.id, quarantineOf(request, [])),
+    bytes: fresh.reduce((sum, { event }) => sum + event.text.length, 0),
+  });
   if (outcome === 'outdated') return null;
-  if (outcome === 'stored') return { duplicates, refused: 0 };
+  if (outcome !== 'refused') return { duplicates, refused: 0 };
   const checked = await storeChecked({ ...request, events: fresh });
   return checked && { ...checked, duplicates: duplicates + checked.duplicates };
 }
@@ -60,34 +70,63 @@ function withoutRepeats(events: readonly MappedEvent[]): readonly MappedEvent[] 
   });
 }
 
-async function storeFast(request: StoreRequest): Promise<'stored' | NotStored> {
-  const { project, events, throttle, signal } = request;
-  const prepared = await throttle.run(project.id, () => {
-    const byTable = groupByTable(events.flatMap(({ rows }) => rows));
-    const people = latestTraits(events.flatMap(({ person }) => person ?? []));
-    // COPY knows no default of a column that only some rows lack.
-    const isPlain = [...byTable].every(([table, rows]) => !table.needsInsert && !lacksDefault(table, rows));
-    if (!isPlain) return null;
-    const stored = [...byTable].map(([table, rows]) => ({ table, step: copyOf(table, rows) }));
-    const merged = [...people].map(([table, rows]) => ({ table, step: mergeTraits(table, cellsOf(rows)) }));
-    return { stored, merged };
-  });
-  if (prepared === null) return 'refused';
-  const { stored, merged } = prepared;
-  const quarantine = await throttle.runSteps(project.id, quarantineOf(request, []));
-  const written = [...stored, ...merged];
-  return project.write<'stored' | NotStored>({ signal, isIdempotent: true }, (db) => {
-    for (const { table } of stored) resetIfCodeRuns(db, table, false);
-    for (const { table } of merged) resetIfCodeRuns(db, table, true);
-    const steps = written.flatMap(({ table, step }): Step[] => [step, schemaUnchanged(table)]);
-    return {
-      response: null,
-      beforeCommit: [...steps, ...quarantine],
-      prepared: quarantine.length === 0,
-      resultOf: () => 'stored',
-      onRefused: whyNotStored,
-    };
-  });
+/** The rows of a request. */
+interface WrittenRows extends SharedWrite {
+  readonly rows: readonly EventRow[];
+  readonly people: readonly EventRow[];
+  readonly quarantine: readonly Statement[];
+}
+
+/** Concurrent requests share transactions, as those of batches do. */
+export class EventQueues {
+  private readonly queues = new LRUCache<string, WriteQueue<WrittenRows>>({ max: 1_000 });
+  private readonly waiting: WaitingWrites;
+
+  /** @param maxWaiting the most requests of a project that may wait */
+  constructor(
+    maxWaiting: number,
+    private readonly throttle: EventLoopThrottle,
+  ) {
+    this.waiting = { counts: new Counts(), max: maxWaiting };
+  }
+
+  of(project: Project): WriteQueue<WrittenRows> {
+    const { id, cacheKey } = project;
+    let queue = this.queues.get(cacheKey);
+    if (queue === undefined) {
+      queue = new WriteQueue(
+        this.waiting,
+        (db, writes) => this.throttle.charge(id, () => endByCopying(db, writes)),
+        true,
+      );
+      this.queues.set(cacheKey, queue);
+    }
+    return queue;
+  }
+}
+
+function endByCopying(db: QueryRunner, writes: readonly WrittenRows[]): WriteEnd<null, StoreOutcome> {
+  const byTable = groupByTable(writes.flatMap(({ rows }) => rows));
+  // COPY knows no default of a column that only some rows lack.
+  const isPlain = [...byTable].every(([table, rows]) => !table.needsInsert && !lacksDefault(table, rows));
+  if (!isPlain) return { rollback: 'refused' };
+  const steps: Step[] = [];
+  for (const [table, rows] of byTable) {
+    resetIfCodeRuns(db, table, false);
+    steps.push(copyOf(table, rows), schemaUnchanged(table));
+  }
+  for (const [table, rows] of latestTraits(writes.flatMap(({ people }) => people))) {
+    resetIfCodeRuns(db, table, true);
+    steps.push(mergeTraits(table, cellsOf(rows)), schemaUnchanged(table));
+  }
+  const quarantine = writes.flatMap((write) => write.quarantine);
+  return {
+    response: null,
+    beforeCommit: [...steps, ...quarantine],
+    prepared: quarantine.length === 0,
+    resultOf: (results) => results,
+    onRefused: whyNotStored,
+  };
 }
 
 /** In an order that is the same for all requests, so that they do not wait for each other in a circle. */
@@ -140,7 +179,7 @@ function latestTraits(rows: readonly EventRow[]): ReadonlyMap<Table, readonly Ev
 
 /** The traits of the newer one, and of the other what that lacks. */
 function mergedRow(before: EventRow, row: EventRow): EventRow {
-  const [older, newer] = row.at < before.at ? [row, before] : [before, row];
+  const [older, newer] = row.at.ms < before.at.ms ? [row, before] : [before, row];
   const traits = newer.table.columns.findIndex(({ name }) => name === 'traits');
   const cells = Array.from(newer.table.columns, (_, index) => {
     const [one, other] = [newer.cells[index], older.cells[index]];

@@ -8,11 +8,11 @@ import type { Project } from '../../db/project.js';
 import { readTables, tablesToWrite } from '../catalog/catalog.js';
 import type { CachedTable, TableCache } from '../insert/table-cache.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
-import { type KnownTables, mapEvent, type MappedEvent, type Mapping, tablesFor, Wanted } from './event-rows.js';
+import { type KnownTables, mapEvent, type MappedEvent, type Mapping, tablesFor, timeAt, Wanted } from './event-rows.js';
 import { TABLE_OF } from './event-tables.js';
 import { grow } from './grow-tables.js';
 import { type CallType, readEvents, type TrackedEvent, type WrongEvent } from './read-events.js';
-import { storeEvents } from './store-events.js';
+import { type EventQueues, storeEvents } from './store-events.js';
 
 interface TrackOptions extends Omit<Mapping, 'receivedAt'> {
   /** Of the only event in the body; null: the body is a batch. */
@@ -22,6 +22,7 @@ interface TrackOptions extends Omit<Mapping, 'receivedAt'> {
   /** Called with the number of events before any is stored. */
   readonly count: (events: number) => Promise<void>;
   readonly counts: EventCounts;
+  readonly queues: EventQueues;
   readonly tableCache: TableCache;
   readonly throttle: EventLoopThrottle;
   readonly quarantineDays: number;
@@ -64,7 +65,7 @@ export async function track(project: Project, body: Buffer, options: TrackOption
   const total = read.events.length + read.wrong.length;
   await options.count(total);
   if (total === 0) return { events: 0, duplicates: 0, wrong: 0, refused: 0 };
-  const mapping: Mapping = { ...options, receivedAt: new Date() };
+  const mapping: Mapping = { ...options, receivedAt: timeAt(Date.now()) };
   // First the tables, then the columns that their events bring.
   let rounds = mayShape ? 2 : 0;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
@@ -79,7 +80,7 @@ export async function track(project: Project, body: Buffer, options: TrackOption
         continue;
       }
     }
-    requireTables(mapped, tables.current);
+    requireTables(read.events, tables.current, options.mayWrite);
     const allWrong = [...read.wrong, ...wrong];
     const stored = await storeEvents({ project, ...options, events: mapped, wrong: allWrong });
     if (stored !== null) {
@@ -129,6 +130,7 @@ function* mapAll(
   const wrong: WrongEvent[] = [];
   for (const event of events) {
     const result = mapEvent(event, tables, mapping, wanted);
+    if (result === null) continue;
     if ('errors' in result) wrong.push(result);
     else mapped.push(result);
     yield;
@@ -137,8 +139,9 @@ function* mapAll(
 }
 
 /** @throws EngineError table_not_found */
-function requireTables(mapped: readonly MappedEvent[], tables: KnownTables): void {
-  const missing = mapped.map(({ event }) => TABLE_OF[event.type]).find((table) => !tables.has(table));
+function requireTables(events: readonly TrackedEvent[], tables: KnownTables, mayWrite: Mapping['mayWrite']): void {
+  const needed = new Set(events.map(({ type }) => TABLE_OF[type]));
+  const missing = [...needed].filter(mayWrite).find((table) => !tables.has(table));
   if (missing === undefined) return;
   throw new EngineError('table_not_found', `There is no table ${quoted(missing)} for the events`, {
     hint: 'PUT /api/cdp/events makes the tables of events anew.',

@@ -143,9 +143,9 @@ const TRACK: Operation = {
     const { context } = request;
     const body = context.body.length > 0 ? context.body : await decodeBody(request);
     const hasOrigins = caller.limits?.origins != null;
-    const { tableCache, throttle, quarantineDays } = engine.services;
+    const { tableCache, eventQueues: queues, throttle, quarantineDays } = engine.services;
     const tracked = await track(project, body, {
-      ...{ type, settings: events, tableCache, throttle, quarantineDays, signal },
+      ...{ type, settings: events, tableCache, queues, throttle, quarantineDays, signal },
       address: events.ip ? context.address : null,
       mayWrite: (table) => mayInsertInto(caller, table),
       mayShape: !hasOrigins || events.schema === 'open',
