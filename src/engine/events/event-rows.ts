@@ -82,11 +82,16 @@ export interface Mapping {
 
 /** The names of all tables to which the events might go. */
 export function tablesFor(events: readonly TrackedEvent[], { settings, mayWrite }: Mapping): Set<string> {
-  const names = events.flatMap(({ type, name }) => {
+  const tables = new Set<string>();
+  const ofNames = new Set<string>();
+  for (const { type, name } of events) {
+    tables.add(TABLE_OF[type]);
+    if (PEOPLE_OF[type] !== undefined) tables.add(PEOPLE_OF[type]);
     const ofName = type === 'track' && settings.mode === 'columns' ? tableNameOf(name ?? '') : null;
-    return [TABLE_OF[type], PEOPLE_OF[type] ?? null, ofName];
-  });
-  return new Set(names.filter((name) => name !== null).filter(mayWrite));
+    // There can be no more of them.
+    if (ofName !== null && ofNames.size < LIMITS.eventTables) ofNames.add(ofName);
+  }
+  return new Set([...tables, ...ofNames].filter(mayWrite));
 }
 
 /**
@@ -116,14 +121,20 @@ export function mapEvent(
 
   const row = build(TABLE_OF[type], id);
   if (row === null) return null;
-  row.addFixed(event);
+  const context = fieldsOf(event.context, 'context', CONTEXT);
+  const values = fieldsOf(properties, '', root);
+  if (context.length + values.length > LIMITS.valuesOfEvent) {
+    const message = `The event has more than ${LIMITS.valuesOfEvent} values`;
+    return { type, text, errors: [{ error: 'invalid_value', message }] };
+  }
+  row.addFixed(event, context);
   const builders = [row];
-  if (type !== 'track' || settings.mode === 'json') row.addProperties(properties, root);
+  if (type !== 'track' || settings.mode === 'json') row.addProperties(properties, values);
   else {
     const ofName = tableOfName(event, tables, mapping);
     const named = ofName === null ? null : build(ofName, id);
-    named?.addFixed(event);
-    named?.addProperties(properties, root);
+    named?.addFixed(event, context);
+    named?.addProperties(properties, values);
     if (named !== null) builders.push(named);
     // Without a table for its name, they stay together.
     else row.leave(properties, root);
@@ -133,7 +144,7 @@ export function mapEvent(
   const personId = type === 'group' ? groupId : userId;
   const hasPerson = peopleTable !== undefined && personId !== null && mayWrite(peopleTable);
   const person = hasPerson ? build(peopleTable, personId) : null;
-  person?.addProperties(properties, root);
+  person?.addProperties(properties, values);
 
   const errors = [...builders, ...(person === null ? [] : [person])].flatMap((builder) => builder.errors);
   if (errors.length > 0) return { type, text, errors: errors.slice(0, LIMITS.errorsListed) };
@@ -196,6 +207,30 @@ const CONTEXT: Path = { parent: null, key: 'context' };
 const PROPERTIES: Path = { parent: null, key: 'properties' };
 const TRAITS: Path = { parent: null, key: 'traits' };
 
+/** A value, and where in the event it is. */
+interface Field {
+  /** null: no column can have its name. */
+  readonly column: string | null;
+  readonly node: JsonNode;
+  readonly path: Path;
+  readonly key: string;
+}
+
+/**
+ * The values of an object, and of the objects in it; those that are null are none. Stops at the limit.
+ * @param prefix the names that lead to the object
+ */
+function fieldsOf(members: readonly JsonMember[], prefix: string, path: Path, fields: Field[] = []): Field[] {
+  for (const [key, node] of members) {
+    if (node.kind === 'null') continue;
+    if (fields.length > LIMITS.valuesOfEvent) break;
+    const name = prefix === '' ? key : `${prefix}_${key}`;
+    if (node.kind === 'object') fieldsOf(node.members, name, { parent: path, key }, fields);
+    else fields.push({ column: columnNameOf(name), node, path, key });
+  }
+  return fields;
+}
+
 /** Fills the row of an event in one table. */
 class RowBuilder {
   readonly errors: ErrorDetail[] = [];
@@ -218,7 +253,9 @@ class RowBuilder {
     this.set('timestamp', at.text, 'TIMESTAMP');
   }
 
-  addFixed({ type, sentAt, originalTimestamp, userId, anonymousId, name, ...event }: TrackedEvent): void {
+  /** @param context its values with their columns */
+  addFixed(event: TrackedEvent, context: readonly Field[]): void {
+    const { type, sentAt, originalTimestamp, userId, anonymousId, name } = event;
     const { settings, address } = this.mapping;
     const isFlat = settings.mode === 'columns';
     this.set('sent_at', sentAt?.text, 'TIMESTAMP');
@@ -234,15 +271,16 @@ class RowBuilder {
     } else if (type === 'group') this.set('group_id', event.groupId, 'TEXT');
     else if (type === 'alias') this.set('previous_id', event.previousId, 'TEXT');
     if (!isFlat) this.setJson('context', event.context);
-    this.add(event.context, 'context', CONTEXT, isFlat);
+    this.add(context, isFlat);
     const ip = this.indexes.get('context_ip');
     if (ip !== undefined && this.cells[ip] === undefined) this.set('context_ip', address, 'TEXT');
   }
 
-  addProperties(members: readonly JsonMember[], root: Path): void {
+  /** @param values theirs, with their columns */
+  addProperties(members: readonly JsonMember[], values: readonly Field[]): void {
     const isFlat = this.mapping.settings.mode === 'columns';
     if (!isFlat) this.setJson(jsonColumnOf(this.table.name), members);
-    this.add(members, '', root, isFlat);
+    this.add(values, isFlat);
   }
 
   /** Keeps members together, without columns. */
@@ -258,17 +296,12 @@ class RowBuilder {
   }
 
   /**
-   * Gives values, and those of the objects among them, columns.
-   * @param prefix the names that lead to them
+   * Gives values columns.
    * @param keeps whether what has no column is kept, or is stored already
    */
-  private add(members: readonly JsonMember[], prefix: string, path: Path, keeps: boolean): void {
-    for (const [key, node] of members) {
-      const name = prefix === '' ? key : `${prefix}_${key}`;
-      if (node.kind === 'object') this.add(node.members, name, { parent: path, key }, keeps);
-      else if (node.kind !== 'null' && !this.addValue(columnNameOf(name), node) && keeps)
-        this.keep({ parent: path, key }, node);
-    }
+  private add(fields: readonly Field[], keeps: boolean): void {
+    for (const { column, node, path, key } of fields)
+      if (!this.addValue(column, node) && keeps) this.keep({ parent: path, key }, node);
   }
 
   /** @param name null: no column can have it @returns false: there is no column for it */

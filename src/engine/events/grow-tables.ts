@@ -111,7 +111,8 @@ async function change(
   const { response } = await schemaChange(project, options, Type.Array(Type.String()), 'grows', async (db) => {
     const results = await db.run([ONE_TABLE_AT_A_TIME, tablesToWrite(schema, [...wanted.keys()]), countNamed(schema)]);
     const existing = new Set(readTables(schema, results[1]?.rows ?? []).map(({ name }) => name));
-    let free = LIMITS.eventTables - Number(results[2]?.rows[0]?.[0] ?? 0);
+    const named = Number(results[2]?.rows[0]?.[0] ?? 0);
+    let free = Math.min(LIMITS.eventTables - named, LIMITS.eventTablesAtOnce);
     const statements: Statement[] = [];
     const left: string[] = [];
     for (const [table, columns] of wanted) {

@@ -76,9 +76,18 @@ export function* readEvents(body: Buffer, type: CallType | null): Steps<ReadEven
   const batch = memberOf(root, 'batch');
   if (type === null && batch?.kind !== 'array') throw new EngineError('invalid_request', 'body.batch must be an array');
   const items = type === null && batch?.kind === 'array' ? batch.items : [root];
-  const sharedBy = type === null ? memberOf(root, 'context') : undefined;
+  if (items.length > LIMITS.eventsPerRequest) {
+    const message = `body.batch has ${items.length} events, and may have ${LIMITS.eventsPerRequest}`;
+    throw new EngineError('payload_too_large', message);
+  }
+  const context = type === null ? memberOf(root, 'context') : undefined;
+  const shared = context?.kind === 'object' ? context : null;
+  // Each event gets it.
+  if (shared !== null && shared.text.length * items.length > LIMITS.bodyBytes) {
+    throw new EngineError('payload_too_large', 'body.context is too large for so many events');
+  }
   const ofBatch: OfBatch = {
-    context: sharedBy?.kind === 'object' ? sharedBy.members : [],
+    context: shared?.members ?? [],
     sentAt: type === null ? timeIn(memberOf(root, 'sentAt')) : null,
   };
   const events: TrackedEvent[] = [];
@@ -118,9 +127,16 @@ function readEvent(item: JsonNode, pathType: CallType | null, batch: OfBatch): T
     if (type === 'alias' && previousId === null) reader.complain('previousId', 'previousId is needed');
   }
   const context = reader.members('context');
-  const inherited = batch.context.filter(([key]) => !context.some(([own]) => own === key));
+  const own = batch.context.length === 0 ? null : new Set(context.map(([key]) => key));
+  const inherited = own === null ? [] : batch.context.filter(([key]) => !own.has(key));
   const event: TrackedEvent = {
-    ...{ type, id, userId, anonymousId, name, groupId, previousId },
+    type,
+    id,
+    userId,
+    anonymousId,
+    name,
+    groupId,
+    previousId,
     sentAt: reader.time('sentAt') ?? batch.sentAt,
     originalTimestamp: reader.time('originalTimestamp') ?? reader.time('timestamp'),
     category: reader.text('category'),
