@@ -1,11 +1,9 @@
 /** Names of events and properties as names of tables and columns: snake case, as in Segment's and RudderStack's warehouses. */
 import { isSystemColumn } from '../schema/definition.js';
-import { fixedTables, OWN_COLUMNS } from './event-tables.js';
+import { isFixed, OWN_COLUMNS } from './event-tables.js';
 
 /** In UTF-8; Postgres would cut a longer one. */
 const NAME_CHARACTERS = 63;
-
-const FIXED_TABLES: ReadonlySet<string> = new Set(fixedTables({ mode: 'columns' }).keys());
 
 /** Callers repeat few names, and each takes some patterns. Forgotten when there are too many. */
 const MOST_REMEMBERED = 10_000;
@@ -13,7 +11,7 @@ const tables = new Map<string, string | null>();
 const columns = new Map<string, string | null>();
 
 /** The table for events of a name; null: there can be none. */
-export const tableNameOf = (event: string): string | null => nameOf(event, tables, (name) => FIXED_TABLES.has(name));
+export const tableNameOf = (event: string): string | null => nameOf(event, tables, isFixed);
 
 /** The column of a property, or of a value in one, by the names that lead to it; null: there can be none. */
 export const columnNameOf = (property: string): string | null =>

@@ -99,6 +99,9 @@ export const OWN_COLUMNS: ReadonlySet<string> = new Set([
 export const jsonColumnOf = (table: string): 'properties' | 'traits' =>
   ['identifies', 'groups', 'users', 'accounts'].includes(table) ? 'traits' : 'properties';
 
+/** Whether every project with events has the table. */
+export const isFixed = (table: string): boolean => Object.hasOwn(FIXED, table);
+
 /** The tables that every project with events has, by name. */
 export function fixedTables({ mode }: Pick<EventSettings, 'mode'>): ReadonlyMap<string, Columns> {
   const tables = Object.entries(FIXED).map(([table, columns]): [string, Columns] => [

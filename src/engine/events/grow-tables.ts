@@ -1,18 +1,21 @@
 /** Makes the tables and columns that events need. */
 import { LRUCache } from 'lru-cache';
-import { EngineError } from '../../contract/errors.js';
+import { EngineError, type ErrorCode, type ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
 import type { EventSettings } from '../../contract/wire/events.js';
 import type { Project } from '../../db/project.js';
 import { planCommit } from '../../db/transaction.js';
-import { type Fragment, ident, join, type Raw, sql, type Statement, trusted } from '../../pg/index.js';
-import { POSTGRES_TYPES, readTables, schemaOid, tablesToWrite } from '../catalog/catalog.js';
+import type { QueryRunner } from '../../db/query-runner.js';
+import { type Fragment, ident, join, type Raw, type Row, sql, type Statement, trusted } from '../../pg/index.js';
+import { POSTGRES_TYPES, readTables, schemaOid, type Table, tablesToWrite } from '../catalog/catalog.js';
+import { findKey } from '../catalog/unique-key.js';
+import { NO_RECORDS_FAULT } from '../insert/refused-records.js';
 import { alterColumn } from '../schema/columns.js';
 import { schemaChange, type SchemaOptions } from '../schema/schema-change.js';
 import { ONE_TABLE_AT_A_TIME } from '../schema/tables.js';
 import type { Wanted } from './event-rows.js';
-import { type Columns, fixedTables } from './event-tables.js';
+import { type Columns, fixedTables, isFixed } from './event-tables.js';
 
 /**
  * Makes the tables that every project with events has, and what they lack.
@@ -24,17 +27,12 @@ export async function makeFixedTables(
   options: SchemaOptions,
 ): Promise<void> {
   const fixed = fixedTables(settings);
-  const rows = await project.read(options, (db) => db.query(tablesToWrite(project.schema, [...fixed.keys()])));
-  const others = readTables(project.schema, rows).flatMap(({ name, columns }) => {
-    const types = new Map(columns.map((column) => [column.name, column.type]));
-    const wrong = Object.entries({ id: 'TEXT', ...fixed.get(name) }).filter(
-      ([column, type]) => (column === 'id' || types.has(column)) && types.get(column) !== type,
-    );
-    return wrong.map(([column, type]) => ({
-      error: 'table_exists' as const,
-      column,
-      message: `Table "${name}": column "${column}" is ${types.get(column) ?? 'missing, or of another type'}, and events need ${type}`,
-    }));
+  const others = await project.read(options, async (db) => {
+    const rows = await db.query(tablesToWrite(project.schema, [...fixed.keys()]));
+    const errors: ErrorDetail[] = [];
+    for (const table of readTables(project.schema, rows))
+      errors.push(...(await whatEventsLack(db, table, fixed.get(table.name) ?? {})));
+    return errors;
   });
   if (others.length > 0) {
     throw new EngineError('table_exists', others[0]?.message ?? '', {
@@ -44,6 +42,36 @@ export async function makeFixedTables(
     });
   }
   await change(project, fixed, options);
+}
+
+/** Why a relation is not the table that events need. */
+async function whatEventsLack(db: QueryRunner, table: Table, fixed: Columns): Promise<ErrorDetail[]> {
+  const { name, kind, columns } = table;
+  const wrong = (message: string, column?: string): ErrorDetail => ({
+    error: 'table_exists',
+    ...(column !== undefined && { column }),
+    message: `"${name}" ${message}`,
+  });
+  if (kind !== 'table') return [wrong(`is a ${kind.replace('_', ' ')}, and events need a table of that name`)];
+  const types = new Map(columns.map((column) => [column.name, column.displayType]));
+  const errors = Object.entries({ id: 'TEXT', ...fixed }).flatMap(([column, needed]) => {
+    const type = types.get(column);
+    if (type === needed || (type === undefined && column !== 'id')) return [];
+    return [
+      wrong(
+        `${type === undefined ? 'lacks' : 'has'} the column "${column}"${type === undefined ? '' : ` of ${type}`}, and events need ${needed}`,
+        column,
+      ),
+    ];
+  });
+  if (errors.length > 0) return errors;
+  return findKey(db, table, 'events', ['id']).then(
+    () => [],
+    (error: unknown) => {
+      if (error instanceof EngineError) return [wrong('has no primary key on "id", and events need one', 'id')];
+      throw error;
+    },
+  );
 }
 
 /** Tables whose INTEGER columns could not become FLOAT, so that not every event tries again. */
@@ -71,7 +99,11 @@ export async function grow(
   let hasChanged = makeable.length > 0;
   if (hasChanged) {
     const asColumns = makeable.map(([table, names]): [string, Columns] => [table, Object.fromEntries(names)]);
-    const left = await change(project, new Map(asColumns), options);
+    const left = await change(project, new Map(asColumns), options).catch((error: unknown) => {
+      // Such as a type of the same name, or an event trigger that refuses. The values have no column then.
+      if (!(error instanceof EngineError) || TEMPORARY.has(error.code)) throw error;
+      return makeable.map(([table]) => table);
+    });
     for (const table of left) NOT_MADE.set(`${project.cacheKey} ${table}`, true);
     refusedTables(left.length);
     hasChanged = left.length < makeable.length;
@@ -101,7 +133,14 @@ export async function grow(
   return hasChanged;
 }
 
-/** @returns the tables that were not made, since the project has as many as it may have */
+/** The reasons for which nothing can be made now, and may be later. */
+const TEMPORARY: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  ...NO_RECORDS_FAULT,
+  'quota_exceeded',
+  'outcome_unknown',
+]);
+
+/** @returns the tables that were not made: their name is taken, or the project has as many as it may have */
 async function change(
   project: Project,
   wanted: ReadonlyMap<string, Columns>,
@@ -109,15 +148,18 @@ async function change(
 ): Promise<string[]> {
   const { schema } = project;
   const { response } = await schemaChange(project, options, Type.Array(Type.String()), 'grows', async (db) => {
-    const results = await db.run([ONE_TABLE_AT_A_TIME, tablesToWrite(schema, [...wanted.keys()]), countNamed(schema)]);
-    const existing = new Set(readTables(schema, results[1]?.rows ?? []).map(({ name }) => name));
-    const named = Number(results[2]?.rows[0]?.[0] ?? 0);
+    const names = [...wanted.keys()];
+    const queries = [tablesToWrite(schema, names), relationsNamed(schema, names), countNamed(schema)];
+    const [, tables, relations, count] = await db.run([ONE_TABLE_AT_A_TIME, ...queries]);
+    const existing = new Set(eventTablesIn(schema, tables?.rows ?? []).map(({ name }) => name));
+    const taken = new Set(relations?.rows.map(([name]) => name));
+    const named = Number(count?.rows[0]?.[0] ?? 0);
     let free = Math.min(LIMITS.eventTables - named, LIMITS.eventTablesAtOnce);
     const statements: Statement[] = [];
     const left: string[] = [];
     for (const [table, columns] of wanted) {
       if (existing.has(table)) statements.push(...addColumns(ident(schema, table), columns));
-      else if (!('event_text' in columns) || table === 'tracks' || free-- > 0)
+      else if (!taken.has(table) && (isFixed(table) || free-- > 0))
         statements.push(createTable(ident(schema, table), columns));
       else left.push(table);
     }
@@ -125,6 +167,15 @@ async function change(
   });
   return response;
 }
+
+/** The tables among relations; nothing can be stored in a view as events are. */
+export const eventTablesIn = (schema: string, rows: readonly Row[]): Table[] =>
+  readTables(schema, rows).filter(({ kind }) => kind === 'table');
+
+/** The lower-case names of relations that have one of these in any case: tables, views, indexes and sequences share one namespace. */
+const relationsNamed = (schema: string, names: readonly string[]): Statement => sql`
+  SELECT pg_catalog.lower(relname) FROM pg_catalog.pg_class
+  WHERE relnamespace = ${schemaOid(schema)} AND pg_catalog.lower(relname) = ANY (${names}::pg_catalog.text[])`;
 
 /** How many tables for names of events there are. */
 const countNamed = (schema: string): Statement => sql`

@@ -20,7 +20,7 @@ import { resetIfCodeRuns, type StoreOutcome, storingStatements, whyNotStored } f
 import { type SharedWrite, type WaitingWrites, WriteQueue } from '../insert/write-queue.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import type { EventRow, MappedEvent } from './event-rows.js';
-import { TABLE_OF } from './event-tables.js';
+import { isFixed, TABLE_OF } from './event-tables.js';
 import type { WrongEvent } from './read-events.js';
 
 export interface StoredEvents {
@@ -129,7 +129,10 @@ function endByCopying(db: QueryRunner, writes: readonly WrittenRows[]): WriteEnd
   };
 }
 
-/** In an order that is the same for all requests, so that they do not wait for each other in a circle. */
+/**
+ * In an order that is the same for all requests, so that they do not wait for each other in a circle: first the tables of all
+ * events, which the checked way locks.
+ */
 function groupByTable(rows: readonly EventRow[]): ReadonlyMap<Table, readonly EventRow[]> {
   const groups = new Map<Table, EventRow[]>();
   for (const row of rows) {
@@ -137,7 +140,8 @@ function groupByTable(rows: readonly EventRow[]): ReadonlyMap<Table, readonly Ev
     if (group === undefined) groups.set(row.table, [row]);
     else group.push(row);
   }
-  return new Map([...groups].sort(([a], [b]) => (a.name < b.name ? -1 : 1)));
+  const place = ({ name }: Table): string => `${isFixed(name) ? 0 : 1} ${name}`;
+  return new Map([...groups].sort(([a], [b]) => (place(a) < place(b) ? -1 : 1)));
 }
 
 const lacksDefault = ({ columns }: Table, rows: readonly EventRow[]): boolean =>
@@ -258,6 +262,8 @@ async function storeNew(
   const { schema, distributesTables } = request.project;
   const stored: EventRow[] = [];
   for (const [table, ofTable] of groupByTable(rows)) {
+    // Nobody else stores an event of the kind until the end: so which ones are new is certain.
+    if (isFixed(table.name)) await db.run([sql`LOCK TABLE ${ident(schema, table.name)} IN SHARE ROW EXCLUSIVE MODE`]);
     if (!(await lockUnchanged(db, table))) return null;
     const ids = ofTable.map(({ id }) => id);
     const known = await db.query(

@@ -5,12 +5,12 @@
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
 import type { Project } from '../../db/project.js';
-import { readTables, tablesToWrite } from '../catalog/catalog.js';
+import { tablesToWrite } from '../catalog/catalog.js';
 import type { CachedTable, TableCache } from '../insert/table-cache.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { type KnownTables, mapEvent, type MappedEvent, type Mapping, tablesFor, timeAt, Wanted } from './event-rows.js';
 import { TABLE_OF } from './event-tables.js';
-import { grow } from './grow-tables.js';
+import { eventTablesIn, grow } from './grow-tables.js';
 import { type CallType, readEvents, type TrackedEvent, type WrongEvent } from './read-events.js';
 import { type EventQueues, storeEvents } from './store-events.js';
 
@@ -82,7 +82,7 @@ export async function track(project: Project, body: Buffer, options: TrackOption
     }
     requireTables(read.events, tables.current, options.mayWrite);
     const allWrong = [...read.wrong, ...wrong];
-    const stored = await storeEvents({ project, ...options, events: mapped, wrong: allWrong });
+    const stored = await storeEvents({ project, ...options, events: mapped, wrong: allWrong }).catch(notForTheSender);
     if (stored !== null) {
       const { duplicates, refused } = stored;
       counts.stored += mapped.length - duplicates - refused;
@@ -111,7 +111,7 @@ async function knownTables(
   if (unknown.length > 0) {
     const query = tablesToWrite(project.schema, unknown);
     const rows = await project.read({ signal }, (db) => db.query(query));
-    for (const table of readTables(project.schema, rows))
+    for (const table of eventTablesIn(project.schema, rows))
       cached.set(table.name, tableCache.remember(project.cacheKey, table));
   }
   const forget = () => {
@@ -136,6 +136,15 @@ function* mapAll(
     yield;
   }
   return { mapped, wrong };
+}
+
+/**
+ * The body has been read by then: what is wrong now is a table, such as one that lost its primary key, and may be mended.
+ * @throws EngineError
+ */
+function notForTheSender(error: unknown): never {
+  if (!(error instanceof EngineError) || error.code !== 'invalid_request') throw error;
+  throw new EngineError('table_not_found', error.message, { cause: error });
 }
 
 /** @throws EngineError table_not_found */

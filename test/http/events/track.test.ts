@@ -365,6 +365,40 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await other.rows('SELECT unmapped FROM tracks')).toEqual([{ unmapped: { properties: { plan: 'pro' } } }]);
     });
 
+    it('to write into what is no table for events, and stores the event nevertheless', async () => {
+      const other = await service.project();
+      await other.rows('CREATE VIEW pages AS SELECT 1 AS a; CREATE TABLE tracks (id text, received_at timestamptz)');
+      const refused = await other.call('PUT', '/api/cdp/events', { body: {} });
+      expectFailure(refused, 409, 'table_exists');
+      expect((refused.body.errors as { message: string }[]).map(({ message }) => message)).toEqual([
+        '"pages" is a view, and events need a table of that name',
+        '"tracks" has no primary key on "id", and events need one',
+      ]);
+      await other.rows('DROP VIEW pages; DROP TABLE tracks');
+      await other.call('PUT', '/api/cdp/events', { body: {} });
+      await other.rows(`CREATE VIEW "Viewed" AS SELECT 1 AS a; CREATE SEQUENCE counted; CREATE TYPE typed AS (a int)`);
+      const names = ['Viewed', 'Counted', 'Typed'];
+      expect(
+        await send(
+          names.map((name) => event({ event: name, properties: { a: 1 } })),
+          { of: await other.seenAnew() },
+        ),
+      ).toMatchObject({
+        ...{ accepted: 3, quarantined: 0 },
+      });
+      expect(await other.rows('SELECT event, unmapped FROM tracks ORDER BY event')).toEqual(
+        names
+          .map((name) => ({ event: name.toLowerCase(), unmapped: { properties: { a: 1 } } }))
+          .sort((a, b) => (a.event < b.event ? -1 : 1)),
+      );
+      await other.rows(
+        'ALTER TABLE tracks DROP CONSTRAINT tracks_pkey; ALTER TABLE tracks ADD CHECK (false) NOT VALID',
+      );
+      const response = await track('track', event(), { of: other });
+      expectFailure(response, 503, 'table_not_found');
+      expect(response.headers.get('retry-after')).toBe('1');
+    });
+
     it('with a status that makes SDKs send it again what may succeed later', async () => {
       const full = await projectWith();
       await service.engine.projects.setQuota(full.name, 1, { actor: 'service', actorId: null } as never);
@@ -381,6 +415,25 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
 
   describe('protects', () => {
+    it('the service from a small body that would cost much', async () => {
+      const own = await projectWith();
+      const many = Object.fromEntries(Array.from({ length: 1_601 }, (_, i) => [`p${i}`, i]));
+      expect(await send([event({ properties: many }), event({ properties: { p: 1 } })], { of: own })).toMatchObject({
+        ...{ accepted: 1, quarantined: 1 },
+      });
+      const events = (count: number) => Array.from({ length: count }, () => ({ type: 'page', userId: 'u' }));
+      expectFailure(await track('batch', { batch: events(5_001) }, { of: own }), 413, 'payload_too_large');
+      const context = { text: 'x'.repeat(20_000) };
+      expectFailure(await track('batch', { context, batch: events(600) }, { of: own }), 413, 'payload_too_large');
+      expect(await one('SELECT count(*) AS n FROM pages', own)).toEqual({ n: 0 });
+      // The rest of their names have none of their own, until another request.
+      const named = Array.from({ length: 60 }, (_, i) => event({ event: `Name ${i}` }));
+      expect(await send(named, { of: own })).toMatchObject({ accepted: 60, quarantined: 0 });
+      const tables = `SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'data' AND tablename LIKE 'name_%'`;
+      expect(await one(tables, own)).toEqual({ n: 50 });
+      expect(await one(`SELECT count(*) AS n FROM tracks WHERE event LIKE 'name_%'`, own)).toEqual({ n: 60 });
+    });
+
     it('the schema from keys of web pages', async () => {
       await send([event({ event: 'Known', properties: { a: 1 } })]);
       const before = await project.rows(
