@@ -7,6 +7,7 @@ import { isProjectName } from '../contract/names.js';
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import type { PlacementRequest } from '../contract/servers.js';
 import { tablesInWords, type RestoreDone } from '../contract/wire/admin-socket.js';
+import type { EventSettings } from '../contract/wire/events.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import type { RoleRow } from '../tenancy/control/role-rows.js';
@@ -109,6 +110,8 @@ interface ChosenProject {
   readonly createdAt: Date;
   readonly quotaBytes: number | null;
   readonly ownSchemas: boolean;
+  /** How it takes events; null: it takes none. */
+  readonly events: EventSettings | null;
   /** Whether its write-ahead log was archived. */
   readonly archive: boolean;
   readonly roles: readonly RoleRow[];
@@ -139,12 +142,12 @@ function chooseProjects(
     const stored = control.projects.find(({ name }) => name === saved.name);
     if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL_MEMBER} lacks ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes } = stored;
-    const { own_schemas: ownSchemas = true, archive = false } = stored;
+    const { own_schemas: ownSchemas = true, events = null, archive = false } = stored;
     const roles = (stored.roles ?? []).map(storedRole);
     // A copy under another name gets no tokens: they were issued for the original.
     const tokens = as === null ? stored.tokens.map(storedToken) : [];
     const name = as ?? saved.name;
-    return { name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, archive, roles, tokens };
+    return { name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, events, archive, roles, tokens };
   });
 }
 

@@ -86,6 +86,7 @@ export async function controlRow(
     server_id: files === null ? null : row.placement.server,
     quota_bytes: row.quotaBytes,
     own_schemas: row.placement.ownSchemas,
+    events: row.events,
     archive: files !== null && (await files.archivesWal(row.placement.server)),
     roles: roles.map(({ name, comment, createdAt }) => ({ name, comment, created_at: createdAt.toISOString() })),
     tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),

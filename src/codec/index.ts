@@ -4,13 +4,14 @@
  */
 export { batchEncoder, type BatchEncoder } from './batch/batch-encoder.js';
 export { readCell } from './batch/cell.js';
+export { type Cell, CellError } from './batch/cell-error.js';
 export { checkRecords, type RecordCells } from './batch/check-records.js';
 export type { BatchColumn } from './batch/table-layout.js';
 export type { EncodedBatch } from './batch/encoded-batch.js';
 export { readLines, readRecords, type RecordBatch } from './batch/read-records.js';
 export { BufferList, GrowingBuffer, type OwnedBuffer } from './buffers.js';
-export { readDataBody, readJsonBody } from './json/json-body.js';
-export { jsonText, type JsonNode } from './json/nodes.js';
+export { readDataBody, readEventsBody, readJsonBody } from './json/json-body.js';
+export { type JsonMember, type JsonNode, jsonText, memberOf } from './json/nodes.js';
 export { allSteps, type Steps } from './json/read-json.js';
 export { encodeParameters } from './parameters.js';
 export { describeColumns, type ResultColumn, type RowMode } from './results/result-columns.js';

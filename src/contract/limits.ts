@@ -19,6 +19,18 @@ export const LIMITS = {
   mcpBodyBytes: 1024 * 1024,
   /** Values in the fields of a body together; in a batch, in each cell (contract C1.22). Nested ones count, keys do not. */
   values: 65_535,
+  /** Values in a body of events: some hundred of each, if there are thousands. */
+  valuesOfEvents: 250_000,
+  /** Bytes of a body of events. SDKs send 500 kB at most. */
+  eventsBytes: 2 * 1024 * 1024,
+  /** Events in one request. SDKs send 2,500 at most. */
+  eventsPerRequest: 5_000,
+  /** Values of an event that may become columns: as many as a Postgres table may have. */
+  valuesOfEvent: 1_600,
+  /** Tables for names of events in one project; the events of further names have none of their own. */
+  eventTables: 500,
+  /** Tables that the events of one request may make. */
+  eventTablesAtOnce: 50,
   /** Keys of a record, and of a body that is an object (contract C1.22): as many as a Postgres table may have columns. */
   keysPerRecord: 1_600,
   /** Levels of nesting in any JSON body (contract C1.5). */

@@ -19,6 +19,8 @@ import type { ServerCapacities } from '../db/server-capacities.js';
 import type { Load, SlotClass } from '../db/slots.js';
 import type { DatabaseAccess } from '../db/database-access.js';
 import type { Spools } from './insert/stream/spool.js';
+import type { EventQueues } from './events/store-events.js';
+import { EventCounts } from './events/track.js';
 import type { TableCache } from './insert/table-cache.js';
 import type { Moves } from '../moves/moves.js';
 import { Project } from '../db/project.js';
@@ -34,6 +36,7 @@ interface OperationServices extends SqlServices {
   readonly tableCache: TableCache;
   /** Where atomic streams are kept until they are complete. */
   readonly spools: Spools;
+  readonly eventQueues: EventQueues;
   /** How long refused records are kept. */
   readonly quarantineDays: number;
 }
@@ -88,6 +91,7 @@ const Parts = class {
 
 export class Engine extends Parts {
   readonly liveRequests = new LiveRequests(this.authenticator);
+  readonly eventCounts = new EventCounts();
 
   /**
    * A caller's project for the operations of one request. Call this before reading the request's body.

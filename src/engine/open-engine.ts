@@ -16,6 +16,7 @@ import { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { OwnDatabaseTenancy } from '../tenancy/own-database-tenancy.js';
+import { EventQueues } from './events/store-events.js';
 import { AppendRates } from './access/append-rates.js';
 import { Authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
@@ -98,6 +99,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
     const database = databaseAccess(settings, services, projects, projectSessions);
     const { corruption, quotas } = database;
     const { log } = settings;
+    const throttle = new EventLoopThrottle();
     const ofSessions = { servers, projects, quotas, audit, log, projectSessions, corruption, ...access };
     return new Engine({
       control,
@@ -124,10 +126,11 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
       serversFolder: settings.embedded?.folder ?? null,
       databaseAccess: database,
       services: {
-        throttle: new EventLoopThrottle(),
+        throttle,
         tableCache: new TableCache(settings.projectWaiting),
         // With a database URL there is no data folder.
         spools: new Spools(settings.embedded === null ? tmpdir() : settings.dataDir, settings.diskReserveMib * MIB),
+        eventQueues: new EventQueues(settings.projectWaiting, throttle),
         splitter: new Splitter(),
         quarantineDays: settings.quarantineDays,
       },

@@ -9,6 +9,7 @@ import type { Scope } from '../contract/names.js';
 import { requireTable } from '../engine/access/append-keys.js';
 import type { RateLimitStatus } from '../engine/access/rate-limits.js';
 import type { Caller } from '../engine/access/tokens.js';
+import { WaitBudget } from '../db/wait-budget.js';
 import type { Engine } from '../engine/engine.js';
 import { MemoryBudget } from '../engine/limits/memory-budget.js';
 import type { Route, Access } from './route.js';
@@ -22,13 +23,24 @@ export class Admission {
   constructor(private readonly engine: Engine) {}
 
   /**
+   * Admits a request whose token is in its body, which has not been read: it gets memory of those that nobody knows.
+   * @throws EngineError overloaded
+   */
+  async admitUnknown({ context, headers }: FastifyRequest, route: Route): Promise<void> {
+    context.route = route;
+    const budget = new WaitBudget(this.engine.databaseAccess.waitMs);
+    context.reservation = await this.memory.reserve('', bytesToReserve(headers, route), budget, context.signal);
+  }
+
+  /**
    * @throws EngineError unauthorized, token_expired, origin_not_allowed, rate_limited, insufficient_scope, cdp_inactive,
    * database_unavailable, overloaded
    */
   async admit(request: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
     const { context, headers } = request;
     context.route = route;
-    const caller = await this.engine.authenticator.authenticate((route.token ?? bearerToken)(headers), context.address);
+    const token = await (route.token?.(request) ?? bearerToken(headers));
+    const caller = await this.engine.authenticator.authenticate(token, context.address);
     context.caller = caller;
     context.authenticatedAt = performance.now();
     allowPage(caller, request, reply);
@@ -44,6 +56,7 @@ export class Admission {
       const project = this.engine.admit(caller.project, route.slot, context.span?.trace, caller.role);
       context.project = project;
       const bytes = bytesToReserve(headers, route);
+      context.reservation?.release();
       context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);
     }
   }

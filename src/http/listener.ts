@@ -17,7 +17,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Schema } from '../contract/schema.js';
 import { thoroughValidator } from '../contract/validator.js';
-import { isStream, readBody, STREAM_TYPES } from './body.js';
+import { isStream, readBody } from './body.js';
 import { ClientConnections } from './edge/client-connections.js';
 import { errorInHead } from './edge/request-head.js';
 import { KnownPaths, hintForUnknownPath } from './known-paths.js';
@@ -90,17 +90,15 @@ export function createListener(
   handleOddRequests(app, connections);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', readBody);
-  app.addContentTypeParser('text/plain', (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
-    if (request.context.route?.rawBody === 'json-or-text') readBody(request, payload, done);
-    else done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE('text/plain'));
-  });
-  app.addContentTypeParser([...STREAM_TYPES], (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
-    const { route } = request.context;
-    if (!isStream(request.headers, route ?? {})) {
-      return done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE(request.headers['content-type']));
-    }
-    connections.expectStream(payload);
-    done(null);
+  app.addContentTypeParser('*', (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
+    const { headers, context } = request;
+    const { rawBody, streams } = context.route ?? {};
+    const isText = /^text\/plain *(?:;|$)/i.test(headers['content-type'] ?? '');
+    if (rawBody === 'any' || (rawBody === 'json-or-text' && isText)) readBody(request, payload, done);
+    else if (isStream(headers, { ...(streams && { streams }) })) {
+      connections.expectStream(payload);
+      done(null);
+    } else done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE(headers['content-type']));
   });
   app.decorateRequest('context');
   app.addHook('onRoute', (route) => paths.add(route));

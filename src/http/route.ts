@@ -3,7 +3,6 @@ import type { FastifyRequest, FastifyReply } from 'fastify';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { Scope } from '../contract/names.js';
-import type { IncomingHttpHeaders } from 'node:http';
 import type { EngineError } from '../contract/errors.js';
 import type { Schema } from '../contract/schema.js';
 import type { ErrorBody } from '../contract/wire/failure.js';
@@ -83,13 +82,16 @@ export interface Route {
   /** Other headers; they are not validated. */
   readonly headers?: Schema;
   /** Finds the token, if it may be outside the Authorization header. @throws EngineError unauthorized */
-  readonly token?: (headers: IncomingHttpHeaders) => string;
+  readonly token?: (request: FastifyRequest) => string | Promise<string>;
+  /** Without an Authorization header, the token is in the body, which is read first. */
+  readonly tokenInBody?: true;
   readonly body?: Schema;
   /**
    * The handler or the engine reads the bytes of the body, and the schema is only for the OpenAPI document.
-   * `json-or-text`: the body may also be sent as text/plain, the default of `fetch` for strings.
+   * `json-or-text`: the body may also be sent as text/plain, the default of `fetch` for strings. `any`: whatever its content
+   * type says.
    */
-  readonly rawBody?: 'json' | 'json-or-text';
+  readonly rawBody?: 'json' | 'json-or-text' | 'any';
   /** Also takes bodies of the types of streams, which the handler reads. */
   readonly streams?: true;
   /** The limit for the bytes of its body. Default: `LIMITS.bodyBytes`. */

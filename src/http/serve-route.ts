@@ -28,7 +28,13 @@ export function serveRoute(
   app.route({
     method: route.method,
     url: route.url,
-    onRequest: (request, reply) => admission.admit(request, reply, route),
+    onRequest: (request, reply) =>
+      isTokenInBody(request, route) ? admission.admitUnknown(request, route) : admission.admit(request, reply, route),
+    ...(route.tokenInBody && {
+      preValidation: async (request: FastifyRequest, reply: FastifyReply) => {
+        if (isTokenInBody(request, route)) await admission.admit(request, reply, route);
+      },
+    }),
     ...inputOf(route, engine.services.throttle),
     handler: async (request, reply) => {
       const { context } = request;
@@ -48,6 +54,9 @@ export function serveRoute(
     },
   });
 }
+
+const isTokenInBody = ({ headers }: FastifyRequest, { tokenInBody }: Route): boolean =>
+  tokenInBody === true && headers.authorization === undefined;
 
 /** Runs the handler of the route. Meanwhile, a request with a slot is listed, so that it can be ended. */
 async function handle(

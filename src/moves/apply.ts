@@ -2,7 +2,7 @@
  * Applies the changes of the source to the target. Within a batch, the changes of one table keep their order; tables
  * need not wait for each other, because no trigger runs and no foreign key is checked (`stream.ts`).
  */
-import { BEGIN, COMMIT, ident, join, readCommandTag, type Session, sql, type Step } from '../pg/index.js';
+import { BEGIN, COMMIT, copyLine, ident, join, readCommandTag, type Session, sql, type Step } from '../pg/index.js';
 import { type Change, readMessage, type Relation, type Values } from './pgoutput.js';
 
 /** Maximum size of a batch: in changes, and approximately in bytes. */
@@ -131,7 +131,7 @@ function stepsOf(table: Table): TableStep[] {
     inserted = [];
   };
   for (const change of table.changes) {
-    if (change.kind === 'insert') inserted.push(lineOf(change.row));
+    if (change.kind === 'insert') inserted.push(copyLine(change.row));
     else {
       copy();
       const statement = change.kind === 'delete' ? deletion(table, change.key) : update(table, change);
@@ -163,11 +163,3 @@ const isRow = ({ columns }: Relation, values: Values) =>
     }),
     ' AND ',
   );
-
-/** A row in COPY's text format. */
-const lineOf = (row: Values): string => `${row.map(fieldOf).join('\t')}\n`;
-
-const ESCAPES: Record<string, string> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };
-
-const fieldOf = (value: string | null | undefined): string =>
-  value == null ? '\\N' : value.replace(/[\\\n\r\t]/g, (character) => ESCAPES[character] ?? character);

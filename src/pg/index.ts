@@ -1,6 +1,7 @@
 /** The only Postgres client of the code base. It does not depend on projects, HTTP, or the meaning of rows. */
 export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
 export { cancel, CANCEL_MS } from './cancel.js';
+export { copyLine } from './copy-text.js';
 export {
   CommitNotReplicated,
   ConnectionLost,

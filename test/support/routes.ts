@@ -17,7 +17,7 @@ export function pathOf(
   names: Readonly<Record<string, string>> = {},
 ): string {
   const needed = ((query?.required ?? []) as string[]).map((name) => `${name}=id`);
-  const all: Record<string, string> = { table_name: 'customers', column_name: 'country', ...names };
+  const all: Record<string, string> = { table_name: 'customers', column_name: 'country', call: 'batch', ...names };
   const path = url.replace(/:(\w+)/g, (_, name: string) => all[name] ?? (name === 'project' ? 'nobody' : randomUUID()));
   return needed.length === 0 || names.query !== undefined ? path : `${path}?${needed.join('&')}`;
 }

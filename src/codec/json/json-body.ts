@@ -65,6 +65,23 @@ export function readDataBody(bytes: Uint8Array, kept = KEPT): JsonNode {
   return readLimitedJson(bytes, OF_BODY, kept, 1);
 }
 
+/** The depth down to which the nodes of events are kept: the values in objects of their properties. */
+const KEPT_OF_EVENTS = 6;
+
+/**
+ * Reads a body of events without losing a digit. Below the body's own fields, keys may occur twice.
+ * @param values the most that it may hold
+ * @throws EngineError `invalid_json`, `invalid_request`
+ */
+export function readEventsBody(bytes: Uint8Array, values: number): JsonNode {
+  const limit: ValueLimit = {
+    ...OF_BODY,
+    values,
+    tooManyValues: () => tooMany(`The body holds more than ${values} values`),
+  };
+  return readLimitedJson(bytes, limit, KEPT_OF_EVENTS, 1);
+}
+
 /** An array or object becomes an empty one. */
 function scalar(node: JsonNode): unknown {
   switch (node.kind) {

@@ -45,6 +45,10 @@ export function duplicateKeys({ members }: JsonObject): Set<string> {
   return twice;
 }
 
+/** A member of an object; undefined if it has none of this name. */
+export const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
+  node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;
+
 /** The value as JSON; numbers, arrays and objects as sent. */
 export function jsonText(node: JsonNode): string {
   switch (node.kind) {

@@ -15,6 +15,8 @@ export function readJson(body: Uint8Array, kept = Infinity): JsonNode {
 
 /** Stops reading a body with more fields, or with more values in them, than allowed (contract C1.22). */
 export interface ValueLimit {
+  /** Default: `LIMITS.values`. */
+  readonly values?: number;
   /** The depth of the objects whose members are fields; 1 is the document's own. */
   readonly depth: number;
   /** Each field may hold as many values as are allowed; otherwise all fields of the body together. */
@@ -154,7 +156,7 @@ class Reader {
     this.limit = options.limit;
     this.item = options.item?.index ?? 0;
     // The document itself does not count.
-    if (options.limit !== undefined) this.most = LIMITS.values + 1;
+    if (options.limit !== undefined) this.most = (options.limit.values ?? LIMITS.values) + 1;
   }
 
   document(): JsonNode {

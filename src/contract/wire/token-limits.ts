@@ -18,6 +18,11 @@ const LIMITS = {
   requests_per_day: most('Requests a day, in UTC, on all instances together.'),
   rows_per_second: most('Records a second, on each instance. Larger batches are taken, and the next ones wait.'),
   rows_per_day: most('Records a day, in UTC, on all instances together.'),
+  users: Type.Union([Type.Literal('on'), Type.Literal('off')], {
+    description:
+      'Whether its events change `users` and `accounts`, the latest traits of each. Default: `off` with origins, since ' +
+      'whoever has the key could overwrite those of somebody else.',
+  }),
 } as const;
 
 const optional = <T>(schema: Schema<T>) => Type.Optional(Type.Nullable(schema));
@@ -30,6 +35,7 @@ export const NewTokenLimits = Type.Object(
     requests_per_day: optional(LIMITS.requests_per_day),
     rows_per_second: optional(LIMITS.rows_per_second),
     rows_per_day: optional(LIMITS.rows_per_day),
+    users: optional(LIMITS.users),
   },
   {
     ...STRICT,
@@ -46,5 +52,6 @@ export const TokenLimits = Type.Object({
   requests_per_day: Type.Nullable(LIMITS.requests_per_day),
   rows_per_second: Type.Nullable(LIMITS.rows_per_second),
   rows_per_day: Type.Nullable(LIMITS.rows_per_day),
+  users: Type.Optional(Type.Nullable(LIMITS.users)),
 });
 export type TokenLimits = Static<typeof TokenLimits>;

@@ -36,6 +36,7 @@ export function limitsOf(scopes: readonly Scope[] | undefined, wanted: NewTokenL
     requests_per_day: wanted.requests_per_day ?? null,
     rows_per_second: wanted.rows_per_second ?? null,
     rows_per_day: wanted.rows_per_day ?? null,
+    users: wanted.users ?? (wanted.origins == null ? null : 'off'),
   };
 }
 
@@ -45,11 +46,15 @@ export function requireOrigin({ limits }: Caller, origin: string): void {
   throw new EngineError('origin_not_allowed', 'The token may not be used by pages of this origin');
 }
 
+export const mayInsertInto = ({ limits }: Caller, table: string): boolean =>
+  limits?.tables == null || limits.tables.includes(table);
+
 /** @throws EngineError insufficient_scope */
-export function requireTable({ limits }: Caller, table: string): void {
-  if (limits?.tables == null || limits.tables.includes(table)) return;
+export function requireTable(caller: Caller, table: string): void {
+  if (mayInsertInto(caller, table)) return;
+  const tables = caller.limits?.tables ?? [];
   throw new EngineError(
     'insufficient_scope',
-    `The token may not insert into ${quoted(table)}, only into ${limits.tables.map((name) => quoted(name)).join(', ')}`,
+    `The token may not insert into ${quoted(table)}, only into ${tables.map((name) => quoted(name)).join(', ')}`,
   );
 }

@@ -194,6 +194,10 @@ export const tableByName = (schema: string, tableName: string, shown?: Shown): S
 export const tableToWrite = (schema: string, tableName: string): Statement =>
   selectTables(isNamed(schema, tableName), true);
 
+/** The same for the tables of these names that there are. */
+export const tablesToWrite = (schema: string, tableNames: readonly string[]): Statement =>
+  selectTables(sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ANY (${tableNames}::pg_catalog.name[])`, true);
+
 /** Partitions are parts of their table, and no tables of their own. */
 const isListed = (schema: string): Fragment => sql`c.relnamespace = ${schemaOid(schema)} AND NOT c.relispartition`;
 
@@ -248,7 +252,7 @@ export const viewsOnColumn = (schema: string, tableName: string, column: string)
     WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${tableName}
     ORDER BY 1`;
 
-/** Reads the rows of {@link tableByName}, {@link tableToWrite} and {@link allTables}. */
+/** Reads the rows of {@link tableByName}, {@link tableToWrite}, {@link tablesToWrite} and {@link allTables}. */
 export function readTables(schema: string, rows: readonly Row[]): Table[] {
   const tables = new Map<string, Table & { columns: Column[] }>();
   for (const row of rows.map(byColumn)) {

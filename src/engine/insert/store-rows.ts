@@ -51,8 +51,8 @@ export const endByStoring = <A, T>(
 export function whyNotStored(error: PostgresError, done: readonly Result[], db: QueryRunner): NotStored {
   // The table may have gained a trigger since then, whose effects on the session are not rolled back.
   db.resetAfterUse();
-  // The check fails with a division by zero. One in a constraint or trigger fails earlier or later.
-  if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && done.length === 1) return 'outdated';
+  // A check follows each statement, and fails with a division by zero. One in a constraint or trigger fails earlier or later.
+  if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && done.length % 2 === 1) return 'outdated';
   if (!mayBeFaultOfRecord(error)) throw error;
   // Class 42: the table or a column is gone, or code that checked a record failed, which Postgres then names.
   return error.sqlstate.startsWith('42') && error.fields.where === undefined ? 'outdated' : 'refused';

@@ -8,7 +8,8 @@ import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/
 import { Counts } from '../../counts.js';
 import type { Statement } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
-import { CopyQueue, type TableWithCheck, type WaitingBatches } from './copy-queue.js';
+import { CopyQueue, type TableWithCheck } from './copy-queue.js';
+import type { WaitingWrites } from './write-queue.js';
 
 /** Over all tables. A column takes about 2 KB, including its part of the encoder and the statements. */
 const MAX_COLUMNS = 40_000;
@@ -28,7 +29,7 @@ export class CachedTable implements TableWithCheck {
 
   constructor(
     readonly table: Table,
-    private readonly waiting: WaitingBatches,
+    private readonly waiting: WaitingWrites,
   ) {
     this.check = schemaUnchanged(table);
     this.encoder = table.needsInsert ? null : batchEncoder(table.columns, table.marksDefaults);
@@ -52,7 +53,7 @@ export class TableCache {
     sizeCalculation: ({ table }) => TABLE_COLUMNS + table.columns.length,
   });
 
-  private readonly waiting: WaitingBatches;
+  private readonly waiting: WaitingWrites;
 
   /** @param maxWaiting the most batches of a project that may wait for COPYs */
   constructor(maxWaiting: number) {

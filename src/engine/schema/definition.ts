@@ -14,6 +14,8 @@ const PATTERN = new RegExp(NAME_PATTERN);
 /** System columns, which every Postgres table has (Postgres manual, System Columns). */
 const SYSTEM_COLUMNS = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid']);
 
+export const isSystemColumn = (name: string): boolean => SYSTEM_COLUMNS.has(name);
+
 type Kind = 'table' | 'column' | 'index';
 
 /** Checks the name of a new object. @throws EngineError invalid_name or reserved_name */

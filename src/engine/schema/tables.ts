@@ -24,7 +24,7 @@ import { shownIndex } from './indexes.js';
 import { type ChangeOptions, noteMentions, schemaChange, schemaRead, type SchemaOptions } from './schema-change.js';
 
 /** Otherwise two concurrent requests could create names that differ only by case. */
-const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
+export const ONE_TABLE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
 
 /**
  * Creates a table with its `id`, columns and comments in one transaction.
@@ -51,7 +51,7 @@ export async function createTable(
   const create = sql`CREATE TABLE ${relation} (${join([id, ...definitions])})`;
   const names = ['id', ...columns.map((column) => column.name)];
   return schemaChange(project, options, Type.Array(Type.String()), 'grows', async (db) => {
-    await requireFreeName(db, project.schema, tableName, [ONE_AT_A_TIME]);
+    await requireFreeName(db, project.schema, tableName, [ONE_TABLE_AT_A_TIME]);
     if (distribution === undefined || distribution.kind === 'local') return planCommit(names, [create, ...comments]);
     const results = await db.run([create, ...comments, tableByName(project.schema, tableName)]);
     for (const table of readTables(project.schema, results.at(-1)?.rows ?? []))
@@ -137,7 +137,7 @@ export async function alterTable(
     const table = await lockForChange(db, schema, tableName);
     const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, tableName, comment)];
     if (newName !== undefined && newName !== tableName) {
-      await requireFreeName(db, schema, newName, [ONE_AT_A_TIME], tableName);
+      await requireFreeName(db, schema, newName, [ONE_TABLE_AT_A_TIME], tableName);
       await noteMentions(db, project, tableName, tableName);
       changes.push(
         sql`ALTER TABLE ${ident(schema, tableName)} RENAME TO ${ident(newName)}`,

@@ -1,6 +1,6 @@
 /** What handlers read from a call: its project, key, path, query and times. */
 import type { FastifyRequest } from 'fastify';
-import { type JsonNode, readDataBody } from '../../codec/index.js';
+import { type JsonNode, memberOf, readDataBody } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
@@ -16,10 +16,6 @@ export function projectOf({ request }: Call): Project {
   if (project === null) throw new Error('The route needs a project and its access is admin');
   return project;
 }
-
-/** A member of an object in a body; undefined if it has none of this name. */
-export const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
-  node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;
 
 /**
  * A value in the JSON body with every digit of its numbers, read when it is the project's turn; undefined if there is none.

@@ -1,5 +1,6 @@
 /** Free SQL for the driver `@neondatabase/serverless` (docs/decisions/0040-neon.md). */
 import type { IncomingHttpHeaders } from 'node:http';
+import type { FastifyRequest } from 'fastify';
 import { type JsonNode, readDataBody } from '../../codec/index.js';
 import { EngineError, ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -113,7 +114,7 @@ const headerOf = ({ 'neon-connection-string': header }: IncomingHttpHeaders): st
  * The token in the Authorization header (the driver's `authToken`), otherwise the password. @throws EngineError
  * unauthorized
  */
-function neonToken(headers: IncomingHttpHeaders): string {
+function neonToken({ headers }: FastifyRequest): string {
   if (headers.authorization !== undefined) return bearerToken(headers);
   const { password = '' } = readConnectionString(headerOf(headers) ?? '') ?? {};
   if (password === '') {

@@ -3,6 +3,7 @@ import { OTHER_AUDIT_OPERATIONS } from '../../contract/audit.js';
 import { MCP } from '../mcp/mcp-route.js';
 import { readAudit } from './audit.js';
 import { COLUMNS } from './columns.js';
+import { EVENTS } from './events.js';
 import { INDEXES } from './indexes.js';
 import { MOVES } from './moves.js';
 import { RUN_QUERIES } from './neon.js';
@@ -26,6 +27,7 @@ const OF_PROJECTS = [
   ...RECORDS,
   ...QUARANTINE,
   ...RECEIPTS,
+  ...EVENTS,
   RUN_SQL,
   RUN_QUERIES,
 ];

@@ -2,20 +2,13 @@
 import { counted } from '../../contract/message-text.js';
 import * as distribution from '../../contract/wire/distribution.js';
 import * as wire from '../../contract/wire/tables.js';
+import { memberOf } from '../../codec/index.js';
 import { shownColumn } from '../../engine/schema/column-properties.js';
 import { distributeTable } from '../../engine/schema/distribution.js';
 import type { ColumnDefinition } from '../../engine/schema/definition.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
-import {
-  changeOptions,
-  exactValue,
-  memberOf,
-  projectOf,
-  schemaOptions,
-  TableInPath,
-  tableInPath,
-} from './call-inputs.js';
+import { changeOptions, exactValue, projectOf, schemaOptions, TableInPath, tableInPath } from './call-inputs.js';
 import { GROWING_ERRORS, type Operation, SCHEMA_ERRORS, succeeds } from './operation.js';
 import type { Call } from '../route.js';
 

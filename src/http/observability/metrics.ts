@@ -49,6 +49,7 @@ export class Metrics {
     engineMetrics(engine, registers);
     serverMetrics(engine, registers);
     backupMetrics(engine, registers);
+    eventMetrics(engine, registers);
     if (engine.sessions !== null) sessionMetrics(engine.sessions, registers);
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
   }
@@ -114,6 +115,22 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
   );
   const lostHelp = 'Entries of the audit log that could not be written.';
   series(registers, Counter, 'cdp_audit_lost_total', lostHelp, [], () => [[{}, engine.audit.lost]]);
+}
+
+// What the tracking API has done with events.
+
+function eventMetrics({ eventCounts }: Engine, registers: Registry[]): void {
+  const counter = (name: string, help: string, count: () => number) =>
+    series(registers, Counter, name, help, [], () => [[{}, count()]]);
+  counter('cdp_events_stored_total', 'Events of the tracking API that were stored.', () => eventCounts.stored);
+  const duplicatesHelp = 'Events that were stored before, and stored nothing.';
+  counter('cdp_events_duplicate_total', duplicatesHelp, () => eventCounts.duplicates);
+  const quarantinedHelp = 'Events that were wrong, or that a table refused.';
+  counter('cdp_events_quarantined_total', quarantinedHelp, () => eventCounts.quarantined);
+  const unmappedHelp = 'Values of events without a column that takes them; they are in the column "unmapped".';
+  counter('cdp_events_unmapped_values_total', unmappedHelp, () => eventCounts.unmapped);
+  const tablesHelp = 'Tables for names of events that were not made, since the project had as many as it may have.';
+  counter('cdp_event_tables_refused_total', tablesHelp, () => eventCounts.refusedTables);
 }
 
 // Metrics of the Postgres port, if it is on: sessions, bytes and refused logins.

@@ -82,13 +82,14 @@ const storedFields = ({ rows, bytes, isAccepted }: StoredPart) => ({
   stored_bytes: bytes,
 });
 
-function errorHeaders(error: EngineError): Record<string, string> {
+/** @param status of the response, which its route may have changed */
+function errorHeaders(error: EngineError, status = error.status): Record<string, string> {
   const headers = error instanceof HttpError ? { ...error.headers } : {};
   if (error.status === 401) headers['www-authenticate'] ??= 'Bearer realm="cdp", error="invalid_token"';
   if (error.code === 'insufficient_scope') {
     headers['www-authenticate'] = 'Bearer realm="cdp", error="insufficient_scope"';
   }
-  if ((error.status === 429 || error.status === 503) && error.retryAfter !== null) {
+  if ((status === 429 || status === 503) && error.retryAfter !== null) {
     headers['retry-after'] = String(error.retryAfter ?? RETRY_AFTER_S);
   }
   return headers;
@@ -116,7 +117,7 @@ export class ErrorExit {
     else {
       const plain = errorBody(error, request.id, readRightsOf(context));
       const body = context.route?.failure?.(error, plain) ?? plain;
-      void reply.code(body.status).headers(errorHeaders(error));
+      void reply.code(body.status).headers(errorHeaders(error, body.status));
       if (request.raw.complete || raw.shouldKeepAlive) void reply.send(body);
       else sendBeforeBody(request, reply, JSON.stringify(body));
     }

@@ -83,7 +83,10 @@ function sendReady(): void {
 }
 
 const isApiPath = ({ context, url }: FastifyRequest): boolean =>
-  context.route !== null || url.startsWith('/api/cdp') || context.path?.url === '/sql';
+  context.route !== null ||
+  url.startsWith('/api/cdp') ||
+  context.path?.url === '/sql' ||
+  context.path?.url.startsWith('/v1/') === true;
 
 /**
  * `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the

@@ -1,6 +1,7 @@
 /** The table `cdp.projects` of the control database. The rules of projects are in `engine/projects`. */
 import type { ProjectStatus } from '../../contract/projects.js';
 import { serverName } from '../../contract/servers.js';
+import type { EventSettings } from '../../contract/wire/events.js';
 import { BEGIN, COMMIT, type Fragment, ident, sql } from '../../pg/index.js';
 import type { Placement } from '../placement.js';
 import { type AuditRow, withEntry } from './audit-rows.js';
@@ -17,7 +18,7 @@ export class ProjectRows {
    * @returns null if it is inserted; otherwise the obstacle: a project of that name, in any status, or the server
    */
   async insert(
-    project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'isFenced' | 'createdAt'>,
+    project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'events' | 'isFenced' | 'createdAt'>,
   ): Promise<'name' | 'server' | null> {
     const { id, name, status, schemaVersion } = project;
     const { server, database, schema, writer, reader, ownSchemas } = project.placement;
@@ -88,7 +89,7 @@ export class ProjectRows {
       sql`SELECT FROM cdp.projects WHERE id IN (${id}, ${restoredId}) FOR UPDATE`,
       sql`UPDATE cdp.projects SET name = ${kept}, status = 'inactive' WHERE id = ${id} AND ${areReady}`,
       sql`UPDATE cdp.projects restored SET name = ${name}, status = ${status}, created_at = old.created_at,
-            quota_bytes = old.quota_bytes, own_schemas = restored.own_schemas AND old.own_schemas
+            quota_bytes = old.quota_bytes, own_schemas = restored.own_schemas AND old.own_schemas, events = old.events
           FROM cdp.projects old WHERE restored.id = ${restoredId} AND old.id = ${id} AND ${areReady}`,
       sql`UPDATE cdp.tokens SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
       sql`INSERT INTO cdp.roles (project_id, name, comment, created_at)
@@ -103,6 +104,12 @@ export class ProjectRows {
   setQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {
     return this.update(sql`quota_bytes = ${quotaBytes}`, sql`id = ${id}`, entry);
   }
+
+  /** @param events null: it takes none */
+  setEvents(id: string, events: EventSettings | null, entry: AuditRow | null): Promise<ProjectRow | null> {
+    return this.update(sql`events = ${events && JSON.stringify(events)}::jsonb`, sql`id = ${id}`, entry);
+  }
+
   setOwnSchemas(id: string, allowed: boolean, entry: AuditRow | null): Promise<ProjectRow | null> {
     return this.update(sql`own_schemas = ${allowed}`, sql`id = ${id}`, entry);
   }
@@ -137,13 +144,14 @@ export class ProjectRows {
       createdAt,
       quotaBytes,
       ownSchemas,
+      events,
       roles,
-    }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'> & { ownSchemas: boolean; roles: readonly RoleRow[] },
+    }: Pick<ProjectRow, 'createdAt' | 'quotaBytes' | 'events'> & { ownSchemas: boolean; roles: readonly RoleRow[] },
     tokens: readonly StoredToken[],
   ): Promise<void> {
     await this.pool.query(
       sql`WITH project AS (UPDATE cdp.projects SET created_at = ${createdAt}, quota_bytes = ${quotaBytes},
-              own_schemas = own_schemas AND ${ownSchemas}
+              own_schemas = own_schemas AND ${ownSchemas}, events = ${events && JSON.stringify(events)}::jsonb
             WHERE id = ${id} AND status = 'creating' RETURNING id),
           made AS (INSERT INTO cdp.roles (project_id, name, comment, created_at)
             SELECT project.id, r.name, r.comment, r."createdAt" FROM project,

@@ -100,6 +100,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
         requests_per_day: null,
         rows_per_second: null,
         rows_per_day: 1_000,
+        users: 'off',
       };
       const own = await service.call('GET', '/api/cdp/token', { token });
       expect(own.body.token).toMatchObject({ scopes: ['data:append'], limits });

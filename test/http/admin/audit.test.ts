@@ -124,6 +124,16 @@ describe('works:', () => {
         request: `DELETE ${schema}/swept/index/swept_email_idx`,
         object: 'swept.swept_email_idx',
       },
+      { operation: 'set_events', request: 'PUT /api/cdp/events', body: {} },
+      { operation: 'read_events', request: 'GET /api/cdp/events' },
+      {
+        operation: 'track',
+        request: 'POST /v1/track',
+        body: { event: 'Swept', userId: 'u', messageId: randomUUID() },
+        rows: 1,
+      },
+      { operation: 'read_sdk_settings', request: 'GET /v1/projects/any/settings' },
+      { operation: 'drop_events', request: 'DELETE /api/cdp/events' },
       { operation: 'create_role', request: 'POST /api/cdp/schema/role', body: { name: 'intern' }, object: 'intern' },
       { operation: 'list_roles', request: 'GET /api/cdp/schema/role' },
       { operation: 'read_role', request: 'GET /api/cdp/schema/role/intern', object: 'intern' },
@@ -505,7 +515,7 @@ describe('settings:', () => {
 
   it('counts as a change what is neither a read nor an insert, for each route', () => {
     // These read, although their method is not GET; receipts are looked up or settled.
-    const reads = ['insert', 'receipts', 'server.check'];
+    const reads = ['insert', 'track', 'receipts', 'server.check'];
     const expected = OPERATIONS.map(({ method, audit: { operation } }) => [
       operation,
       method !== 'GET' && !reads.includes(operation),
