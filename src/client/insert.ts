@@ -201,7 +201,7 @@ export async function insertAll<Item extends object>(
   if (onError !== undefined && onRefused !== undefined) {
     throw new TypeError('Refused records go to onRefused or to the quarantine: give onRefused or onError, not both');
   }
-  if (!isSource(source)) throw notRecords(source, 'an iterable or async iterable of records');
+  requireSource(source);
   if (signal?.aborted) throw aborted(signal);
 
   const insert = new Insert(transport, path, options);
@@ -219,6 +219,11 @@ export async function insertAll<Item extends object>(
     const message = `The source of records or a callback failed: ${String(error)}`;
     throw new CdpError('caller_error', message, { inserted, cause: error });
   }
+}
+
+/** @throws TypeError */
+export function requireSource(source: unknown): void {
+  if (!isSource(source)) throw notRecords(source, 'an iterable or async iterable of records');
 }
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
