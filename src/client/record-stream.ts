@@ -46,6 +46,8 @@ export interface StreamAnswer {
 export interface StreamPlace {
   readonly part: number;
   readonly bytes?: number;
+  /** The request has ended; only its answer is missing. */
+  readonly isComplete?: boolean;
 }
 
 export interface StreamHooks<Sent extends StreamedRecord<unknown>> {
@@ -93,6 +95,8 @@ export class RecordStream<Sent extends StreamedRecord<unknown>> {
   /** Bytes of the current request: acknowledged, and sent. */
   private acknowledged = 0;
   private position = 0;
+  /** Where it has ended: a repeat must not be longer, since the service may have stored it as complete. */
+  private end: number | undefined;
   /** The most records of the next request. */
   private limit = canStream() ? Infinity : CHUNK.records;
   private hasEnded = false;
@@ -124,10 +128,12 @@ export class RecordStream<Sent extends StreamedRecord<unknown>> {
     let part = place?.part ?? 0;
     if (place?.bytes !== undefined) {
       await this.skip(place.bytes);
+      if (place.isComplete) this.end = place.bytes;
       await this.sendPart(part++);
     }
     for (; await this.hasMore(); part++) {
       this.acknowledged = 0;
+      this.end = undefined;
       await this.hooks.onPart?.(part, this.first);
       await this.sendPart(part);
     }
@@ -179,7 +185,10 @@ export class RecordStream<Sent extends StreamedRecord<unknown>> {
       } catch (error) {
         if (error instanceof CdpError && error.stored !== undefined) this.store(error.stored);
         if (this.acknowledged > before) retries = 0;
-        if (error instanceof CdpError && (await this.refuse(error))) continue;
+        if (error instanceof CdpError && (await this.refuse(error))) {
+          this.end = undefined;
+          continue;
+        }
         const onRetry = () => this.hooks.onRetry?.();
         await transport.beforeRetry(error, retries++, { idempotent: true, signal, onRetry });
       }
@@ -219,7 +228,8 @@ export class RecordStream<Sent extends StreamedRecord<unknown>> {
     let bytes = new Uint8Array(PIECE);
     let length = 0;
     const most = canStream() ? UNACKNOWLEDGED : CHUNK.bytes;
-    for (; attempt === this.attempt && this.sent < this.limit;) {
+    const isAtEnd = () => this.end !== undefined && this.position + length >= this.end;
+    while (attempt === this.attempt && this.sent < this.limit && !isAtEnd()) {
       if (this.sent === this.window.length) {
         if (this.hasEnded || this.stop?.aborted || this.position - this.acknowledged >= most) break;
         deadline.clear();
@@ -239,7 +249,11 @@ export class RecordStream<Sent extends StreamedRecord<unknown>> {
       record.end = this.position + length;
       this.sent++;
     }
-    if (attempt !== this.attempt || length === 0) return undefined;
+    if (attempt !== this.attempt) return undefined;
+    if (length === 0) {
+      this.end = this.position;
+      return undefined;
+    }
     this.position += length;
     deadline.renew();
     return bytes.subarray(0, length);
