@@ -318,7 +318,7 @@ describe('a single place', () => {
       'engine/access/tokens.ts',
       'engine/backup-plan.ts',
       'http/observability/backup-metrics.ts',
-      'import/journal.ts',
+      'import/record-sender.ts',
       'tenancy/server-facts.ts',
     ]);
   });

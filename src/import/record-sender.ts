@@ -70,6 +70,7 @@ export class RecordSender {
       {
         keyOf: (number) => journal.keyOf(of, number),
         onPart: (number, first) => save({ part: number, from: first, t: Date.now() }),
+        // An error of the journal is thrown by what is saved next.
         onStored: ({ rows }, next) => void save({ stored: rows, next, t: Date.now() }).catch(() => {}),
         onAnswer: (answer, next) => save({ done: journal.stateOf(of).part, next, ...outcomeOf(answer) }),
         onRefused: async (refused) => {
@@ -153,10 +154,10 @@ export class InDoubtError extends FileError {
 }
 
 async function settledReceipt(client: CdpClient, table: string, key: string) {
-  for (const end = Date.now() + RUNNING_MS; ;) {
+  for (const end = performance.now() + RUNNING_MS; ;) {
     const receipt = await client.receipt(table, key);
     if (receipt.status !== 'running') return receipt;
-    if (Date.now() > end) throw new CdpError('request_in_flight', 'Another process is sending this import');
+    if (performance.now() > end) throw new CdpError('request_in_flight', 'Another process is sending this import');
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
 }
