@@ -58,7 +58,7 @@ export interface RefusedRecord<Item> {
 }
 
 /** Browsers open at most six connections to a host. With a key, one batch follows the other, so that the last record of a key wins. */
-export const defaultConcurrency = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
+const defaultConcurrency = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
 
 export interface InsertOptions<Item> extends StoreOptions {
   /** Maximum number of batches in flight. Default 4; with `onConflict` 1, so that the last record of a key wins. */
