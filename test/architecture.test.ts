@@ -319,7 +319,7 @@ describe('a single place', () => {
       'engine/backup-plan.ts',
       'engine/events/track.ts',
       'http/observability/backup-metrics.ts',
-      'import/journal.ts',
+      'import/record-sender.ts',
       'tenancy/server-facts.ts',
     ]);
   });

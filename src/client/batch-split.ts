@@ -3,7 +3,7 @@ import type { ErrorCode, ErrorDetail } from '../contract/errors.js';
 import type { CdpError, CdpErrorCode } from './error.js';
 
 /** Errors that a record can cause without being named. */
-const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
+export const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
   'unique_violation',
   'constraint_violation',
   'row_too_large',

@@ -26,6 +26,7 @@ import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
 import { CdpError } from './error.js';
 import {
+  batchQuery,
   type BatchOptions,
   type BatchResult,
   insertAll,
@@ -33,7 +34,17 @@ import {
   type InsertOptions,
   type InsertResult,
   newKey,
+  type StoreOptions,
 } from './insert.js';
+import {
+  insertRecordStream,
+  type InsertStreamOptions,
+  type InsertStreamResult,
+  insertTextStream,
+  type InsertTextOptions,
+  type TextSource,
+} from './insert-stream.js';
+import { RecordStream, type StreamedRecord, type StreamHooks } from './record-stream.js';
 import { deleteBatch, type DeleteOptions } from './delete.js';
 import { toJson } from './json.js';
 import { CALL_NAMES, type CallOptions, checkOptions, type Names, READ_NAMES, type ReadOptions } from './options.js';
@@ -85,6 +96,12 @@ const RECEIPT_NAMES: Names<ReceiptOptions> = { ...READ_NAMES, settle: true };
 /** One table, its records typed by the caller. */
 export interface TableHandle<Item extends object> {
   insert(records: RecordSource<Item>, options?: InsertOptions<Item>): Promise<InsertResult>;
+  insertStream: InsertStream<Item>;
+}
+
+interface InsertStream<Item extends object> {
+  (records: RecordSource<Item>, options?: InsertStreamOptions<Item>): Promise<InsertStreamResult>;
+  (text: TextSource, options: InsertTextOptions): Promise<InsertStreamResult>;
 }
 
 /**
@@ -191,7 +208,13 @@ export class CdpClient {
   }
 
   table<Item extends object = DefaultRow>(name: string): TableHandle<Item> {
-    return { insert: (records, options) => this.insert(name, records, options) };
+    return {
+      insert: (records, options) => this.insert(name, records, options),
+      insertStream: (
+        source: RecordSource<Item> | TextSource,
+        options: InsertStreamOptions<Item> | InsertTextOptions = {},
+      ) => this.#insertStream(name, source, options),
+    };
   }
 
   /** Inserts any number of records; see {@link insertAll}. */
@@ -201,6 +224,45 @@ export class CdpClient {
     options: InsertOptions<Item> = {},
   ): Promise<InsertResult> {
     return insertAll(this.#transport, dataPath(table), records, options);
+  }
+
+  /**
+   * Inserts records of any number as one stream, which goes on after a broken connection; the fastest way. With
+   * `contentType`, inserts text as it is; see {@link insertRecordStream} and {@link insertTextStream}.
+   */
+  insertStream<Item extends object>(
+    table: string,
+    records: RecordSource<Item>,
+    options?: InsertStreamOptions<Item>,
+  ): Promise<InsertStreamResult>;
+  insertStream(table: string, text: TextSource, options: InsertTextOptions): Promise<InsertStreamResult>;
+  async insertStream(
+    table: string,
+    source: RecordSource<object> | TextSource,
+    options: InsertStreamOptions<object> | InsertTextOptions = {},
+  ): Promise<InsertStreamResult> {
+    return this.#insertStream(table, source, options);
+  }
+
+  async #insertStream<Item extends object>(
+    table: string,
+    source: RecordSource<Item> | TextSource,
+    options: InsertStreamOptions<Item> | InsertTextOptions,
+  ): Promise<InsertStreamResult> {
+    return 'contentType' in options
+      ? insertTextStream(this.#transport, dataPath(table), source as TextSource, options)
+      : insertRecordStream(this.#transport, dataPath(table), source as RecordSource<Item>, options);
+  }
+
+  /** A stream for programs that keep a journal of their own, such as `cdp import`. */
+  recordStream<Sent extends StreamedRecord<unknown>>(
+    table: string,
+    source: AsyncIterator<readonly Sent[], unknown>,
+    hooks: StreamHooks<Sent>,
+    { signal, stop, ...options }: StoreOptions & { signal?: AbortSignal; stop?: AbortSignal },
+  ): RecordStream<Sent> {
+    const path = dataPath(table) + batchQuery(options);
+    return new RecordStream({ transport: this.#transport, path, signal }, source, hooks, stop);
   }
 
   /** Inserts 1 to 250 records in one request, under the caller's key; see {@link insertBatch}. */

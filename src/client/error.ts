@@ -1,5 +1,5 @@
 /** The client's only error class: the error that the service returned, or why there was no response. */
-import type { ErrorCode, ErrorDetail, PostgresDetails, ValueCount } from '../contract/errors.js';
+import type { ErrorCode, ErrorDetail, PostgresDetails, StoredPart, ValueCount } from '../contract/errors.js';
 
 /**
  * Failures without a response from the service.
@@ -41,8 +41,10 @@ export class CdpError extends Error {
   readonly requestId: string | undefined;
   /** Seconds to wait before a retry, from the `Retry-After` header. */
   readonly retryAfter: number | undefined;
-  /** The rows of an insert that the service acknowledged before the failure, over all batches. */
+  /** The rows of an insert that the service acknowledged before the failure. */
   readonly inserted: number;
+  /** What the request of a stream has stored, if the service said so. */
+  readonly stored: StoredPart | undefined;
 
   constructor(code: CdpErrorCode, message: string, details: CdpErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -58,6 +60,7 @@ export class CdpError extends Error {
     this.requestId = details.requestId;
     this.retryAfter = details.retryAfter;
     this.inserted = details.inserted ?? 0;
+    this.stored = details.stored;
   }
 
   /** A copy with another message and some other details. */

@@ -24,6 +24,13 @@ export type {
   StoreOptions,
 } from './insert.js';
 export type {
+  InsertStreamOptions,
+  InsertStreamResult,
+  InsertTextOptions,
+  StreamProgress,
+  TextSource,
+} from './insert-stream.js';
+export type {
   AsText,
   DefaultRow,
   LineOptions,

@@ -58,7 +58,7 @@ export interface RefusedRecord<Item> {
 }
 
 /** Browsers open at most six connections to a host. With a key, one batch follows the other, so that the last record of a key wins. */
-export const defaultConcurrency = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
+const defaultConcurrency = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
 
 export interface InsertOptions<Item> extends StoreOptions {
   /** Maximum number of batches in flight. Default 4; with `onConflict` 1, so that the last record of a key wins. */
@@ -201,7 +201,7 @@ export async function insertAll<Item extends object>(
   if (onError !== undefined && onRefused !== undefined) {
     throw new TypeError('Refused records go to onRefused or to the quarantine: give onRefused or onError, not both');
   }
-  if (!isSource(source)) throw notRecords(source, 'an iterable or async iterable of records');
+  requireSource(source);
   if (signal?.aborted) throw aborted(signal);
 
   const insert = new Insert(transport, path, options);
@@ -219,6 +219,11 @@ export async function insertAll<Item extends object>(
     const message = `The source of records or a callback failed: ${String(error)}`;
     throw new CdpError('caller_error', message, { inserted, cause: error });
   }
+}
+
+/** @throws TypeError */
+export function requireSource(source: unknown): void {
+  if (!isSource(source)) throw notRecords(source, 'an iterable or async iterable of records');
 }
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;

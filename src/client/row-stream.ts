@@ -116,7 +116,7 @@ interface Last {
  * Yields the complete lines of each chunk.
  * @throws CdpError network_error if the last line is incomplete
  */
-async function* linesIn(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string[], void> {
+export async function* linesIn(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string[], void> {
   const decoder = new TextDecoder();
   let rest = '';
   for await (const chunk of chunks) {

@@ -45,6 +45,16 @@ export interface ApiCall {
   onRetry?: (() => void) | undefined;
 }
 
+type Body = NonNullable<RequestInit['body']>;
+
+/** A request whose body may be written while its response is read. */
+export interface Exchange {
+  path: string;
+  headers: Record<string, string>;
+  body: Body;
+  signal: AbortSignal | undefined;
+}
+
 /** The service has done nothing, so any call can be retried. */
 const NOTHING_DONE: readonly CdpErrorCode[] = [
   'rate_limited',
@@ -125,35 +135,66 @@ export class Transport {
     return this.#send(call, (response) => Promise.resolve(response));
   }
 
+  /**
+   * Posts a body of any size, once. The time limit is one without any progress, which renews the deadline.
+   * @throws CdpError
+   */
+  async exchange<Result>(
+    { path, headers, body, signal }: Exchange,
+    read: (response: Response) => Promise<Result>,
+    deadline: Deadline,
+  ): Promise<Result> {
+    const call = { method: 'POST', path, headers, idempotent: true, signal } as const;
+    return this.#fetched(call, { body, duplex: 'half' }, read, deadline);
+  }
+
+  /**
+   * Waits before a call is repeated.
+   * @param retries those without any progress
+   * @throws CdpError the error, if it may not be repeated; aborted
+   */
+  async beforeRetry(error: unknown, retries: number, call: Pick<ApiCall, 'idempotent' | 'signal' | 'onRetry'>) {
+    if (!(error instanceof CdpError) || retries >= this.#maxRetries || !mayRetry(error, call)) throw error;
+    await sleep(delayMs(error, retries), call.signal);
+    call.onRetry?.();
+  }
+
   async #send<Result>(call: ApiCall, read: (response: Response) => Promise<Result>): Promise<Result> {
     for (let retries = 0; ; retries++) {
       try {
         return await this.#attempt(call, read);
       } catch (error) {
-        if (!(error instanceof CdpError) || retries >= this.#maxRetries || !mayRetry(error, call)) throw error;
-        await sleep(delayMs(error, retries), call.signal);
-        call.onRetry?.();
+        await this.beforeRetry(error, retries, call);
       }
     }
   }
 
-  async #attempt<Result>(call: ApiCall, read: (response: Response) => Promise<Result>): Promise<Result> {
-    const { method, path, body, headers, signal } = call;
+  #attempt<Result>(call: ApiCall, read: (response: Response) => Promise<Result>): Promise<Result> {
+    const { body, headers } = call;
+    if (body === undefined) return this.#fetched(call, {}, read);
+    return this.#fetched({ ...call, headers: { 'content-type': 'application/json', ...headers } }, { body }, read);
+  }
+
+  async #fetched<Result>(
+    { method, path, headers, signal }: Omit<ApiCall, 'body'>,
+    sent: { body?: Body; duplex?: 'half' },
+    read: (response: Response) => Promise<Result>,
+    deadline = new Deadline(),
+  ): Promise<Result> {
     if (signal?.aborted) throw aborted(signal);
     const controller = new AbortController();
     const cancel = () => controller.abort();
-    const timer = setTimeout(cancel, this.#timeoutMs);
+    deadline.start(cancel, this.#timeoutMs);
     signal?.addEventListener('abort', cancel);
     try {
       const fetch = this.#fetch;
       const response = await fetch(this.#base + path, {
         method,
-        ...(body === undefined ? {} : { body }),
+        ...sent,
         signal: controller.signal,
         headers: {
           ...this.#headers(),
           authorization: `Bearer ${this.#token}`,
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
           ...(this.#position === '' ? {} : { 'x-consistency': this.#position }),
           ...headers,
         },
@@ -167,7 +208,7 @@ export class Transport {
       if (controller.signal.aborted) throw networkError(`No response within ${this.#timeoutMs} ms`, thrown);
       throw networkError(`No response${this.#corsHint()}`, thrown);
     } finally {
-      clearTimeout(timer);
+      deadline.end();
       signal?.removeEventListener('abort', cancel);
     }
   }
@@ -177,6 +218,35 @@ export class Transport {
     const { location } = globalThis as { location?: { origin: string } };
     if (location === undefined || location.origin === new URL(this.#base).origin) return '';
     return ` (if the service is running, its setting cors-origins must allow ${location.origin})`;
+  }
+}
+
+/** The time limit of a request. */
+export class Deadline {
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #restart = () => {};
+
+  start(onEnd: () => void, ms: number): void {
+    this.#restart = () => {
+      this.clear();
+      this.#timer = setTimeout(onEnd, ms);
+    };
+    this.#restart();
+  }
+
+  /** Something has happened, so the time begins again. */
+  renew(): void {
+    this.#restart();
+  }
+
+  /** Stops the time, for example while the caller is awaited. */
+  clear(): void {
+    clearTimeout(this.#timer);
+  }
+
+  end(): void {
+    this.clear();
+    this.#restart = () => {};
   }
 }
 
@@ -219,7 +289,11 @@ async function errorIn(response: Response): Promise<CdpError> {
 /** Returns undefined if the body is not an error of the service. */
 export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError | undefined {
   if (body?.success !== false || typeof body.error !== 'string') return undefined;
+  const { stored_rows, stored_bytes } = body;
   return new CdpError(body.error, body.message, {
+    ...(stored_rows === undefined || stored_bytes === undefined
+      ? {}
+      : { inserted: stored_rows, stored: { rows: stored_rows, bytes: stored_bytes } }),
     status: body.status,
     errors: body.errors as CdpError['errors'] | undefined,
     errorCount: body.error_count,
@@ -248,7 +322,7 @@ function retryAfterOf(response: Response): number | undefined {
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 
-function mayRetry(error: CdpError, { idempotent }: ApiCall): boolean {
+function mayRetry(error: CdpError, { idempotent }: Pick<ApiCall, 'idempotent'>): boolean {
   if ((error.retryAfter ?? 0) > RETRY_AFTER_MAX_S) return false;
   if (NOTHING_DONE.includes(error.code)) return true;
   if (!idempotent) return false;

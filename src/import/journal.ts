@@ -1,15 +1,15 @@
 /**
- * The state of each batch of an import, as lines that are only appended. A later process can resume exactly where this
+ * How far the streams of an import are, as lines that are only appended. A later process can resume exactly where this
  * one ended (docs/decisions/0026). Each line is saved before any action that depends on it.
+ *
+ * An import is one stream; it is several if a request had to end early, each under its own key. Records are counted from
+ * 0 over all files. What a stream sends is a function of the files and this journal: the records from its first on,
+ * without those that were refused.
  */
-import { LIMITS } from '../contract/limits.js';
 import type { ImportPlan } from './import-plan.js';
 
-/** Incremented if the lines change, or if batches are divided, encoded or named differently. */
-export const JOURNAL_FORMAT = 5;
-
-/** Shorter than the time for which the service keeps keys, to allow for clock differences and retries. */
-const KEYS_VALID_MS = (LIMITS.idempotencyHours - 1) * 3_600_000;
+/** Incremented if the lines change, or if records are encoded or streams named differently. */
+export const JOURNAL_FORMAT = 6;
 
 export interface ImportHeader {
   /** Random; the idempotency keys contain it. */
@@ -18,116 +18,92 @@ export interface ImportHeader {
   plan: ImportPlan;
 }
 
-/** The records of one request: a batch, or after a refusal a part of it. */
-export interface Part {
-  /** Unique within the batch; 0 is the whole batch. */
-  id: number;
-  /** Positions in the batch; null for all. */
-  positions: readonly number[] | null;
-}
-
-/** A batch that was split. */
-interface SplitBatch {
-  nextId: number;
-  parts: readonly Part[];
-}
-
-const UNSPLIT: SplitBatch = { nextId: 1, parts: [{ id: 0, positions: null }] };
-
-/** The outcome of a part. */
-export interface PartOutcome {
+/** What an ended stream has stored. */
+export interface StreamOutcome {
   inserted: number;
   updated: number;
   ignored: number;
   quarantined: number;
 }
 
-export type JournalLine =
-  | { sent: number; t: number }
-  | ({ done: number; part: number } & PartOutcome)
-  | { split: number; part: number; into: number[][]; refused: number };
+/** The records of the files, or by its number a correction, whose records are counted from 0. */
+export type Of = number | undefined;
+
+/** `t`: milliseconds since 1970. */
+export type JournalLine = { of?: number } & (
+  | { part: number; from: number; t: number }
+  /** The service has acknowledged so many rows of the stream, and all records before `next`. */
+  | { stored: number; next: number; t: number }
+  | ({ done: number; next: number } & StreamOutcome)
+  /** Records that are in no stream. */
+  | { refused: readonly number[] }
+);
+
+export interface StreamState {
+  /** The number of the newest stream; -1 for none. */
+  part: number;
+  /** Whether it has no answer yet. */
+  isOpen: boolean;
+  /** Its first record; if it has an answer, that of the next one. */
+  from: number;
+  /** What it has stored, as far as is known, and when that was. */
+  rows: number;
+  next: number;
+  t: number;
+  refused: Set<number>;
+}
+
+const nothing = (): StreamState => {
+  return { part: -1, isOpen: false, from: 0, rows: 0, next: 0, t: 0, refused: new Set() };
+};
 
 export abstract class Journal<Header extends ImportHeader = ImportHeader> {
+  /** Of all streams that have ended, and the refused records. */
   readonly totals = { inserted: 0, updated: 0, ignored: 0, refused: 0, quarantined: 0 };
-  /** All batches below this one are done. */
-  private doneBelow = 0;
-  private readonly done = new Set<number>();
-  private readonly split = new Map<number, SplitBatch>();
-  /** When each batch that is not done was first sent. */
-  private readonly sentAt = new Map<number, number>();
+  private readonly states = new Map<Of, StreamState>();
 
   protected constructor(readonly header: Header) {}
 
   /** Saves a line, and applies it after that. */
-  protected abstract add(line: JournalLine): void | Promise<void>;
+  abstract add(line: JournalLine): void | Promise<void>;
 
-  /** Batches that may be stored although the service has forgotten their keys: sent a day ago and never answered. */
-  get batchesWithExpiredKeys(): { batch: number; sentAt: number }[] {
-    const sent = [...this.sentAt].map(([batch, sentAt]) => ({ batch, sentAt }));
-    return sent.filter(({ sentAt }) => Date.now() - sentAt > KEYS_VALID_MS);
-  }
-
+  /** Rows that are stored, as far as is known. */
   get stored(): number {
-    return this.totals.inserted + this.totals.updated;
+    return this.totals.inserted + this.totals.updated + this.storedByOpen;
   }
 
-  /** Whether a batch has been sent. */
+  /** By streams that have no answer yet, which would say how many are new. */
+  get storedByOpen(): number {
+    return [...this.states.values()].reduce((sum, { isOpen, rows }) => sum + (isOpen ? rows : 0), 0);
+  }
+
+  /** Whether anything has been sent. */
   get hasBegun(): boolean {
-    return this.sentAt.size > 0 || this.doneBelow > 0 || this.done.size > 0;
+    return this.states.size > 0;
   }
 
-  isDone(batch: number): boolean {
-    return batch < this.doneBelow || this.done.has(batch);
+  stateOf(of: Of): StreamState {
+    return this.states.get(of) ?? nothing();
   }
 
-  isSplit(batch: number): boolean {
-    return this.split.has(batch);
-  }
-
-  /** The parts of a batch that are not done, in order. */
-  partsOf(batch: number): readonly Part[] {
-    return this.isDone(batch) ? [] : (this.split.get(batch) ?? UNSPLIT).parts;
-  }
-
-  /** The idempotency key: unique to this import, batch and part, and the same in every process that sends it. */
-  keyOf(batch: number, { id }: Part): string {
-    return `cdp-import-${this.header.id}-${batch}-${id}`;
-  }
-
-  /** Call this before sending the batch. */
-  async addSent(batch: number): Promise<void> {
-    if (!this.sentAt.has(batch)) await this.add({ sent: batch, t: Date.now() });
-  }
-
-  async addDone(batch: number, { id }: Part, stored: PartOutcome): Promise<void> {
-    await this.add({ done: batch, part: id, ...stored });
+  /** The idempotency key of a stream: unique to this import, and the same in every process that sends it. */
+  keyOf(of: Of, part: number): string {
+    return `cdp-import-${this.header.id}${of === undefined ? '' : `-${of}`}-${part}`;
   }
 
   protected apply(line: JournalLine): void {
-    if ('sent' in line) {
-      this.sentAt.set(line.sent, line.t);
+    const state = this.stateOf(line.of);
+    this.states.set(line.of, state);
+    if ('part' in line) {
+      Object.assign(state, { part: line.part, isOpen: true, from: line.from, rows: 0, next: line.from, t: line.t });
+    } else if ('stored' in line) {
+      Object.assign(state, { rows: line.stored, next: line.next, t: line.t });
     } else if ('done' in line) {
       for (const each of ['inserted', 'updated', 'ignored', 'quarantined'] as const) this.totals[each] += line[each];
-      this.replacePart(line.done, line.part, []);
+      Object.assign(state, { isOpen: false, from: line.next, next: line.next });
     } else {
-      this.totals.refused += line.refused;
-      this.replacePart(line.split, line.part, line.into);
+      this.totals.refused += line.refused.length;
+      for (const number of line.refused) state.refused.add(number);
     }
-  }
-
-  private replacePart(batch: number, part: number, into: readonly number[][]): void {
-    const { nextId, parts } = this.split.get(batch) ?? UNSPLIT;
-    const left = [
-      ...into.map((positions, i) => ({ id: nextId + i, positions })),
-      ...parts.filter(({ id }) => id !== part),
-    ];
-    if (left.length > 0) {
-      this.split.set(batch, { nextId: nextId + into.length, parts: left });
-      return;
-    }
-    this.split.delete(batch);
-    this.sentAt.delete(batch);
-    this.done.add(batch);
-    while (this.done.delete(this.doneBelow)) this.doneBelow++;
   }
 }

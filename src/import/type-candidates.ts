@@ -7,6 +7,8 @@ import { DATE_ORDERS, type DateOrder, isImpossibleTime, parseTimestamp } from '.
 export interface Candidate {
   readonly type: ColumnType;
   readonly matches: (text: string) => boolean;
+  /** Of a type of numbers. */
+  readonly decimal?: '.' | ',';
   readonly dates?: DateOrder;
   /** A mistake that does not exclude the type. */
   readonly isMistake?: (text: string) => boolean;
@@ -23,9 +25,10 @@ export const NOT_FINITE = /^(?:NaN|-?Infinity)$/;
 
 function numbers(notation: NumberNotation): Candidate[] {
   const read = numberReader(notation);
+  const { decimal } = notation;
   return [
-    { type: 'INTEGER', matches: (text) => isInteger(read(text) ?? '') },
-    { type: 'FLOAT', matches: (text) => isExactDouble(read(text) ?? '') || NOT_FINITE.test(text.trim()) },
+    { type: 'INTEGER', decimal, matches: (text) => isInteger(read(text) ?? '') },
+    { type: 'FLOAT', decimal, matches: (text) => isExactDouble(read(text) ?? '') || NOT_FINITE.test(text.trim()) },
   ];
 }
 

@@ -16,12 +16,16 @@ const WHOLE_WITH_EXPONENT = /^\d+[eE]\d+$/;
 const NO_VALUE = /^(?:\s*|na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
 /** In every notation, these are valid for both types of numbers, which avoids most of the work. */
 const SHORT_INTEGER = /^(?:0|-?[1-9]\d{0,14})$/;
+/** A number in every notation with this decimal separator, whatever separates thousands. */
+const SHORT_DECIMAL = /^-?(?:0|[1-9]\d{0,7})\.\d{1,6}$/;
 
 /** A candidate with more different exceptions is dropped. */
 const MAX_EXCEPTIONS = 3;
 /** The records with up to this many mistakes are refused; with more, the column is TEXT. */
 const MAX_MISTAKES = 3;
 const SHOWN_CHARACTERS = 40;
+/** Of columns with so few different values, each is looked at once. */
+const FEW_VALUES = 16;
 
 /** A candidate and the values that do not fit it. */
 interface Score {
@@ -48,6 +52,9 @@ export class TypeInference {
   /** Whether the values are cells, to which `--null` applies. */
   private areCells = false;
   private withExponent: string | undefined;
+  private left = kindsOf([]);
+  /** The candidates that each value does not fit; undefined if there are many values. */
+  private failed: Map<string, readonly Score[]> | undefined = new Map();
 
   constructor(candidates: readonly Candidate[]) {
     this.scores = candidates.map((candidate) => ({
@@ -63,16 +70,27 @@ export class TypeInference {
     this.count++;
     this.areCells = true;
     if (text === '') this.emptyTexts++;
+    const known = this.failed?.get(text);
+    if (known !== undefined) {
+      for (const score of known) score.count++;
+      return;
+    }
     if (WHOLE_WITH_EXPONENT.test(text)) this.withExponent ??= shortened(text);
     this.areUuids &&= isUuid(text);
     const isShort = SHORT_INTEGER.test(text);
-    this.score(
-      ({ type, matches }) => (isShort && (type === 'INTEGER' || type === 'FLOAT')) || matches(text),
-      text,
-      line,
-      true,
-    );
-    if (this.areDigits) this.addDigits(text.trim());
+    const isDecimal = !isShort && SHORT_DECIMAL.test(text);
+    if (this.left.areNumbers ? isShort : this.left.areDecimals ? isDecimal : this.left.areTimes && isTimestamp(text))
+      return;
+    /** In every order of day and month, and asked for only once. */
+    let isTime: boolean | undefined;
+    const fits = ({ type, decimal, matches }: Candidate): boolean => {
+      if (decimal !== undefined && isShort) return true;
+      if (decimal === '.' && isDecimal) return type === 'FLOAT';
+      if (type === 'TIMESTAMP' && (isTime ??= isTimestamp(text))) return true;
+      return matches(text);
+    };
+    if (this.scores.length > 0) this.score(fits, text, line, true);
+    if (this.areDigits && !isShort && !isDecimal) this.addDigits(text.trim());
   }
 
   /** @param json a JSON value as written */
@@ -173,19 +191,27 @@ export class TypeInference {
 
   private score(fits: (candidate: Candidate) => boolean, value: string, line: number, isText = false): void {
     let isDropped = false;
+    let hasMistake = false;
+    const failed: Score[] = [];
     for (const score of this.scores) {
       const { candidate, mistakes } = score;
       if (fits(candidate)) continue;
       const shown = shortened(value);
       if (isText && mistakes.length < MAX_MISTAKES && candidate.isMistake?.(value) === true) {
         mistakes.push({ value: shown, line });
+        hasMistake = true;
         continue;
       }
+      failed.push(score);
       score.count++;
       if (!score.exceptions.has(shown)) score.exceptions.set(shown, line);
       isDropped ||= score.exceptions.size > MAX_EXCEPTIONS;
     }
-    if (isDropped) this.scores = this.scores.filter(({ exceptions }) => exceptions.size <= MAX_EXCEPTIONS);
+    if (isText && !hasMistake) this.failed?.set(value, failed);
+    if ((this.failed?.size ?? 0) > FEW_VALUES) this.failed = undefined;
+    if (!isDropped) return;
+    this.scores = this.scores.filter(({ exceptions }) => exceptions.size <= MAX_EXCEPTIONS);
+    this.left = kindsOf(this.scores.map(({ candidate }) => candidate));
   }
 
   private addDigits(text: string): void {
@@ -193,6 +219,17 @@ export class TypeInference {
     if (!this.areDigits || this.inexact !== undefined) return;
     if (!isInteger(text) && !isExactDouble(text)) this.inexact = shortened(text);
   }
+}
+
+/** Whether all candidates are of a kind, so that one test does for all of them. */
+function kindsOf(candidates: readonly Candidate[]) {
+  const areAll = (test: (candidate: Candidate) => boolean): boolean => candidates.length > 0 && candidates.every(test);
+  const areDecimals = areAll(({ type, decimal }) => type === 'FLOAT' && decimal === '.');
+  return {
+    areDecimals,
+    areNumbers: !areDecimals && areAll(({ decimal }) => decimal !== undefined),
+    areTimes: areAll(({ type }) => type === 'TIMESTAMP'),
+  };
 }
 
 const shortened = (text: string): string =>

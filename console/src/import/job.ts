@@ -1,14 +1,10 @@
 /** A running import. It continues while other screens are shown, and can be paused, resumed and corrected. */
 import { signal } from '@preact/signals';
-import { cutBatches } from '../../../src/client/batches.js';
-import { forEachConcurrently } from '../../../src/client/concurrency.js';
 import { CdpClient } from '../../../src/client/index.js';
-import { defaultConcurrency } from '../../../src/client/insert.js';
-import { BatchReader, requireUnchanged } from '../../../src/import/batch-reader.js';
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/refused-lines.js';
-import { doubtOf, settleExpired } from '../../../src/import/expired-keys.js';
-import { BatchSender } from '../../../src/import/batch-sender.js';
+import { type NumberedRecord, RecordReader, requireUnchanged } from '../../../src/import/record-reader.js';
+import { InDoubtError, RecordSender } from '../../../src/import/record-sender.js';
 import type { ImportFile } from '../../../src/import/source.js';
 import { currentSession, watchedFetch } from '../session.js';
 import { Corrections } from './corrections.js';
@@ -37,18 +33,18 @@ export class ImportJob {
   private stop = new AbortController();
   private readonly abort = new AbortController();
   private readonly client = new CdpClient({ url: location.origin, token: currentSession().token, fetch: watchedFetch });
-  private readonly sender: BatchSender;
+  private readonly sender: RecordSender;
 
   constructor(readonly journal: StoredJournal) {
     const { table, plan } = journal.header;
     this.corrections = new Corrections(journal);
-    this.sender = new BatchSender(journal, {
+    this.sender = new RecordSender(journal, {
       client: this.client,
       table,
       storing: plan.storing,
       signal: this.abort.signal,
-      onSplit: async (split) => {
-        await journal.addSplit(split);
+      onRefused: async (of, refused) => {
+        await journal.addRefused(of, refused);
         if (this.isFull) this.pause();
       },
     });
@@ -77,7 +73,6 @@ export class ImportJob {
     this.state.value = 'running';
     this.error.value = null;
     try {
-      await this.settleOutdated();
       for (const [number, records] of journal.openCorrections) await this.send(number, records);
       if (journal.isAtEnd) await this.end();
       else if (file === undefined) this.state.value = 'waiting';
@@ -87,23 +82,12 @@ export class ImportJob {
     }
   }
 
-  /**
-   * @throws FileError if batches remain in doubt: the service has forgotten their keys, and may have forgotten their
-   * receipts
-   */
-  private async settleOutdated(): Promise<void> {
-    const inDoubt = await settleExpired(this.client, this.journal, this.journal.header.table);
-    if (inDoubt === 0) return;
-    throw new FileError(doubtOf(inDoubt), 'Check which rows the table has, discard this import, and import the others');
-  }
-
   private async sendFile(file: ImportFile): Promise<void> {
     this.stop = new AbortController();
-    const reader = new BatchReader(this.journal.header.plan, [file]);
+    const reader = new RecordReader(this.journal.header.plan, [file]);
     const watch = setInterval(() => this.show(reader), 200);
     try {
-      const limits = { concurrency: defaultConcurrency(this.journal.header.plan.storing), signal: this.stop.signal };
-      const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => this.sender.send(batch));
+      const isComplete = await this.sender.send(undefined, (from) => reader.groups(from), this.stop.signal);
       if (isComplete) await this.end();
       else this.state.value = 'paused';
     } finally {
@@ -113,7 +97,7 @@ export class ImportJob {
     }
   }
 
-  /** Waits for the batches in flight. */
+  /** Waits for what was sent. */
   pause(): void {
     if (this.state.value === 'running') this.state.value = 'pausing';
     this.stop.abort();
@@ -123,12 +107,8 @@ export class ImportJob {
   async sendAgain(ids: readonly string[], records: readonly EncodedRecord[]): Promise<void> {
     this.isSending.value = true;
     try {
-      let sent = 0;
-      for await (const batch of cutBatches(records)) {
-        const number = await this.journal.addCorrection(ids.slice(sent, sent + batch.length), batch);
-        sent += batch.length;
-        await this.send(number, batch);
-      }
+      const number = await this.journal.addCorrection(ids, records);
+      await this.send(number, records);
       if (this.journal.isAtEnd) await this.end();
     } catch (error) {
       this.pause();
@@ -144,14 +124,20 @@ export class ImportJob {
     if (this.journal.isAtEnd) await this.end();
   }
 
-  /** Ends the import at once. Batches in flight may still be stored, and the journal stays. */
+  /** Ends the import at once. What was sent may still be stored, and the journal stays. */
   leave(): void {
     this.stop.abort();
     this.abort.abort();
   }
 
-  private send(number: number, records: readonly EncodedRecord[]): Promise<void> {
-    return this.sender.send({ number, file: this.fileName, records });
+  /** Sends a correction. */
+  private async send(number: number, records: readonly EncodedRecord[]): Promise<void> {
+    const { fileName } = this;
+    await this.sender.send(number, async function* (from): AsyncGenerator<NumberedRecord[], void> {
+      const all = records.map((record, index) => ({ index, record, json: record.json, end: 0, file: fileName }));
+      yield Promise.resolve(all.slice(from));
+    });
+    await this.journal.addCorrected(number);
   }
 
   private async end(): Promise<void> {
@@ -168,11 +154,15 @@ export class ImportJob {
   private fail(error: unknown): void {
     if (this.abort.signal.aborted) return;
     const isOtherTab = error instanceof DOMException && error.name === 'ConstraintError';
-    this.error.value = isOtherTab ? new FileError('This import is being continued in another tab') : error;
+    this.error.value = isOtherTab
+      ? new FileError('This import is being continued in another tab')
+      : error instanceof InDoubtError
+        ? new FileError(error.message, 'Check which rows the table has, discard this import, and import the others')
+        : error;
     this.state.value = 'failed';
   }
 
-  private show(reader: BatchReader): void {
+  private show(reader: RecordReader): void {
     // After a pause, the file is read again from its beginning.
     this.share.value = Math.max(this.share.value, reader.share ?? 0);
   }

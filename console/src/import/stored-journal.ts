@@ -1,11 +1,11 @@
-/** The journal of an import in this browser: which batches are stored, and which records must be corrected. */
+/** The journal of an import in this browser: how far it is, and which records must be corrected. */
 import { signal } from '@preact/signals';
 import { newKey } from '../../../src/client/insert.js';
 import type { ErrorDetail } from '../../../src/contract/errors.js';
-import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine } from '../../../src/import/journal.js';
+import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine, type Of } from '../../../src/import/journal.js';
 import type { ImportPlan } from '../../../src/import/import-plan.js';
 import { type EncodedRecord, messageIn } from '../../../src/import/refused-lines.js';
-import type { RefusedPart } from '../../../src/import/batch-sender.js';
+import type { RefusedRecord } from '../../../src/import/record-sender.js';
 import { currentSession } from '../session.js';
 import { addHeader, addLine, allHeaders, readLines, removeLines } from './stored-lines.js';
 
@@ -18,7 +18,7 @@ export interface Header extends ImportHeader {
 
 /** A refused record that the user must correct or discard. */
 export interface RefusedRow {
-  /** The number of the batch, and the position in it. */
+  /** The number of the record, and of the correction that it was in. */
   readonly id: string;
   readonly record: EncodedRecord;
   readonly errors: readonly ErrorDetail[];
@@ -26,14 +26,12 @@ export interface RefusedRow {
 
 type Line =
   | (JournalLine & { refusedRows?: readonly RefusedRow[] })
-  /** Refused records are sent again as a separate batch. */
+  /** Refused records are sent again, as a stream of their own. */
   | { corrected: number; ids: readonly string[]; records: readonly EncodedRecord[] }
+  | { isCorrected: number }
   | { discarded: readonly string[] }
-  /** All batches of the file are done. */
+  /** All records of the file are sent. */
   | { atEnd: true };
-
-/** Numbers of batches with corrected records start here, above those of any file. */
-const CORRECTIONS = 1_000_000_000;
 
 export class StoredJournal extends Journal<Header> {
   readonly refused = new Map<string, RefusedRow>();
@@ -42,9 +40,9 @@ export class StoredJournal extends Journal<Header> {
   /** Total characters of the refused records. */
   refusedCharacters = 0;
   isAtEnd = false;
-  /** The records of each batch of corrections that is not done. */
+  /** The records of each correction that is not done. */
   private readonly corrections = new Map<number, readonly EncodedRecord[]>();
-  private nextCorrection = CORRECTIONS;
+  private nextCorrection = 0;
   private lineCount = 0;
 
   private constructor(
@@ -89,23 +87,24 @@ export class StoredJournal extends Journal<Header> {
     return this.isAtEnd && this.refused.size === 0 && this.corrections.size === 0;
   }
 
-  /** Batches of corrected records that may not have arrived. */
+  /** Corrections that may not have arrived. */
   get openCorrections(): readonly (readonly [number, readonly EncodedRecord[]])[] {
     return [...this.corrections];
   }
 
-  async addSplit({ batch, part, refused, into }: RefusedPart): Promise<void> {
-    const refusedRows = refused.map(({ record, errors }) => ({
-      id: `${batch.number}.${batch.records.indexOf(record)}`,
+  async addRefused(of: Of, refused: readonly RefusedRecord[]): Promise<void> {
+    const refusedRows = refused.map(({ number, record, errors }) => ({
+      id: of === undefined ? String(number) : `${of}.${number}`,
       record,
       errors: errors.map((place) => ({ ...place, message: messageIn(place) })),
     }));
-    await this.add({ split: batch.number, part: part.id, into, refused: refused.length, refusedRows });
+    const numbers = refused.map(({ number }) => number);
+    await this.add({ refused: numbers, refusedRows, ...(of === undefined ? {} : { of }) });
   }
 
   /**
    * Call this before the records are sent.
-   * @returns the number of their batch
+   * @returns the number of the correction
    */
   async addCorrection(ids: readonly string[], records: readonly EncodedRecord[]): Promise<number> {
     const number = this.nextCorrection++;
@@ -117,11 +116,14 @@ export class StoredJournal extends Journal<Header> {
 
   addEnd = (): Promise<void> => this.add({ atEnd: true });
 
+  /** All records of a correction are stored or refused again. */
+  addCorrected = (number: number): Promise<void> => this.add({ isCorrected: number });
+
   async remove(): Promise<void> {
     if (this.isKept) await removeLines(this.header.id);
   }
 
-  protected override async add(line: Line): Promise<void> {
+  override async add(line: Line): Promise<void> {
     const number = this.lineCount++;
     if (this.isKept) await addLine(this.header.id, number, line);
     this.apply(line);
@@ -132,6 +134,8 @@ export class StoredJournal extends Journal<Header> {
       this.drop(line.ids);
       this.corrections.set(line.corrected, line.records);
       this.nextCorrection = Math.max(this.nextCorrection, line.corrected + 1);
+    } else if ('isCorrected' in line) {
+      this.corrections.delete(line.isCorrected);
     } else if ('discarded' in line) {
       this.drop(line.discarded);
     } else if ('atEnd' in line) {
@@ -139,8 +143,6 @@ export class StoredJournal extends Journal<Header> {
     } else {
       for (const row of line.refusedRows ?? []) this.keep(row);
       super.apply(line);
-      const batch = 'done' in line ? line.done : 'split' in line ? line.split : undefined;
-      if (batch !== undefined && this.isDone(batch)) this.corrections.delete(batch);
     }
     this.changes.value++;
   }

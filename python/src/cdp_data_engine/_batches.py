@@ -26,20 +26,22 @@ class Item:
 class Cutter:
     """Cuts by the number of records and the bytes of the body."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_records: int = RECORDS_PER_BATCH, most_bytes: int = BODY_BYTES) -> None:
+        self._most_records = most_records
+        self._most_bytes = most_bytes
         self._batch: List[Item] = []
         self._bytes = _BRACKETS
 
     def add(self, item: Item) -> Optional[List[Item]]:
         """:returns: a batch that is full"""
         more = len(item.json) + 1
-        if self._batch and self._bytes + more > BODY_BYTES:
+        if self._batch and self._bytes + more > self._most_bytes:
             full = self.rest()
             self._batch, self._bytes = [item], _BRACKETS + more
             return full
         self._batch.append(item)
         self._bytes += more
-        return self.rest() if len(self._batch) == RECORDS_PER_BATCH else None
+        return self.rest() if len(self._batch) == self._most_records else None
 
     def rest(self) -> List[Item]:
         batch, self._batch, self._bytes = self._batch, [], _BRACKETS

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ._batches import Item, body_of, record_json
+from ._batches import Cutter, Item, body_of, record_json
 from ._operations import (
     Names,
     Operation,
@@ -162,8 +162,11 @@ class Insert:
             self._refuse(RefusedRecord(index, record, error.errors))
             return None
 
+    def cutter(self) -> Cutter:
+        return Cutter()
+
     def send(self, batch: List[Item]) -> Operation[None]:
-        request = self._options.request(self._table, body_of([i.json for i in batch]), None)
+        request = self._request(batch)
         try:
             response = yield request
         except CdpError as error:
@@ -173,6 +176,9 @@ class Insert:
         self._count(response, request, batch)
         if self._on_progress is not None:
             self._on_progress(replace(self.result))
+
+    def _request(self, batch: List[Item]) -> Request:
+        return self._options.request(self._table, body_of([i.json for i in batch]), None)
 
     def failed(self, error: Exception) -> CdpError:
         """The exception that insert raises, with the number of acknowledged rows."""

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, Iterable, Iterator
 from typing import List, Optional, Set, Union
 
-from ._batches import Cutter, Item
+from ._batches import Item
 from ._connections import Cancel
 from ._insert import Insert, check_source
 from ._operations import Operation
@@ -92,7 +92,7 @@ class _Threads:
 
 
 def _cut(insert: Insert, source: Source) -> Iterator[List[Item]]:
-    cutter = Cutter()
+    cutter = insert.cutter()
     for index, record in enumerate(source):
         item = insert.item(index, record)
         batch = None if item is None else cutter.add(item)
@@ -171,7 +171,7 @@ async def _next(batches: AsyncIterator[List[Item]]) -> Optional[List[Item]]:
 
 
 async def _cut_async(insert: Insert, source: AsyncSource) -> AsyncIterator[List[Item]]:
-    cutter = Cutter()
+    cutter = insert.cutter()
     index = 0
     async for record in _as_async(source):
         item = insert.item(index, record)

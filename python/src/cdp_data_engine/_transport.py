@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple, TypeVar, Union
 from urllib.parse import urlsplit
 
 from ._connections import Cancel, Connection, Connections
@@ -39,9 +39,11 @@ class Request:
     path: str
     #: A second execution changes nothing: a read, or a write with an Idempotency-Key.
     idempotent: bool
-    #: JSON.
-    body: Optional[bytes] = None
+    #: JSON, unless the headers say otherwise; or what makes the pieces of a body of any size.
+    body: Union[bytes, Callable[[], Iterable[bytes]], None] = None
     headers: Dict[str, str] = field(default_factory=dict)
+    #: The body can be sent again.
+    repeatable: bool = True
     #: Set by the transport.
     retries: int = 0
 
@@ -139,6 +141,8 @@ class Transport:
             except CdpError as error:
                 if request.retries >= self._max_retries or not _may_retry(error, request):
                     raise
+                if not request.repeatable:
+                    raise
                 delay = _delay(error, request.retries)
             cancel.sleep(delay)
             request.retries += 1
@@ -156,7 +160,8 @@ class Transport:
             with cancel.watching(sock):
                 try:
                     path = self._base + request.path
-                    connection.request(request.method, path, request.body, headers)
+                    body = request.body() if callable(request.body) else request.body
+                    connection.request(request.method, path, body, headers)
                 except (BrokenPipeError, ConnectionResetError):
                     pass  # It may have answered before it had read the body.
                 response = connection.getresponse()

@@ -9,12 +9,13 @@ import asyncio
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Dict, Optional, Sequence, Type
+from typing import Any, AsyncIterator, Callable, Dict, Optional, Sequence, Type, Union
 
 from . import _insert, _quarantine, _query, _schema
 from . import _operations as ops
 from ._connections import Cancel
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
+from ._insert_stream import RecordStream, Text, TextStream
 from ._methods import asynchronous
 from ._operations import Names, Operation, T
 from ._pump import AsyncSource, pump_async
@@ -117,6 +118,46 @@ class AsyncCdpClient:
             concurrency = options.concurrency
         await pump_async(insert, records, self._run, concurrency)
         return insert.result
+
+    async def insert_stream(
+        self,
+        table: str,
+        records: Union[AsyncSource, Text],
+        *,
+        content_type: Optional[str] = None,
+        delimiter: Optional[str] = None,
+        null: Optional[str] = None,
+        idempotency_key: Optional[str] = None,
+        on_conflict: Optional[Names] = None,
+        resolution: Optional[str] = None,
+        on_error: Optional[str] = None,
+        on_progress: Optional[OnProgress] = None,
+        on_refused: Optional[OnRefused] = None,
+    ) -> InsertResult:
+        """See :meth:`CdpClient.insert_stream`."""
+        options = StoreOptions(on_conflict, resolution, on_error)
+        if content_type is None:
+            if delimiter is not None or null is not None or idempotency_key is not None:
+                raise TypeError("delimiter, null and idempotency_key are for text: content_type")
+            insert = RecordStream(table, options, on_progress, on_refused)
+            concurrency = 2 if on_conflict is None else 1
+            await pump_async(insert, records, self._run, concurrency)  # type: ignore[arg-type]
+            return insert.result
+        if on_refused is not None:
+            raise TypeError("on_refused is for records; text has on_error")
+        stream = TextStream(
+            table,
+            records,
+            content_type,
+            options,
+            delimiter,
+            null,
+            idempotency_key,
+            on_progress,
+            asyncio.get_running_loop(),
+        )
+        await self._run(stream.send())
+        return stream.result
 
     async def quarantine(
         self,

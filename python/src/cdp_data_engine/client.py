@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ssl
 from types import TracebackType
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Type
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Type, Union
 
 from . import _insert, _quarantine, _query, _schema
 from . import _operations as ops
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
+from ._insert_stream import RecordStream, Text, TextStream
 from ._methods import sync
 from ._operations import Names, Operation, T
 from ._pump import Source, pump
@@ -123,6 +124,60 @@ class CdpClient:
             concurrency = options.concurrency
         pump(insert, records, self._transport, concurrency)
         return insert.result
+
+    def insert_stream(
+        self,
+        table: str,
+        records: Union[Source, Text],
+        *,
+        content_type: Optional[str] = None,
+        delimiter: Optional[str] = None,
+        null: Optional[str] = None,
+        idempotency_key: Optional[str] = None,
+        on_conflict: Optional[Names] = None,
+        resolution: Optional[str] = None,
+        on_error: Optional[str] = None,
+        on_progress: Optional[OnProgress] = None,
+        on_refused: Optional[OnRefused] = None,
+    ) -> InsertResult:
+        """
+        Any number of records as streams, which is several times as fast as :meth:`insert`: each
+        stream has up to 10,000 records, and is stored as a whole or not at all.
+
+        :param records: any iterable of records; with ``content_type``, text in UTF-8: str, bytes,
+            an iterable of them, or a function that returns one, so that it can be sent again after
+            a broken connection
+        :param content_type: ``text/csv``, ``text/tab-separated-values`` or ``application/x-ndjson``
+        :param delimiter: of a CSV, instead of a comma
+        :param null: text that means NULL, besides an empty field
+        :param idempotency_key: of text: a later process that sends the same text under the same
+            key stores only what is not stored yet
+        :param on_progress: called after each stream; ``batches`` are the transactions
+        :param on_refused: called with each refused record; without it the first one ends the call
+        :raises CdpError: with ``inserted``
+        """
+        options = StoreOptions(on_conflict, resolution, on_error)
+        if content_type is None:
+            if delimiter is not None or null is not None or idempotency_key is not None:
+                raise TypeError("delimiter, null and idempotency_key are for text: content_type")
+            insert = RecordStream(table, options, on_progress, on_refused)
+            concurrency = 2 if on_conflict is None else 1
+            pump(insert, records, self._transport, concurrency)  # type: ignore[arg-type]
+            return insert.result
+        if on_refused is not None:
+            raise TypeError("on_refused is for records; text has on_error")
+        stream = TextStream(
+            table,
+            records,
+            content_type,
+            options,
+            delimiter,
+            null,
+            idempotency_key,
+            on_progress,
+        )
+        self._run(stream.send())
+        return stream.result
 
     def quarantine(
         self,

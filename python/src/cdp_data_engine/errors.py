@@ -130,7 +130,7 @@ def error_from(body: Any, retry_after: Optional[float] = None) -> Optional[CdpEr
     if not isinstance(code, str) or not isinstance(status, int):
         return None
     kind = _BY_CODE.get(code, _BY_STATUS.get(status, BadRequestError))
-    return kind(
+    error = kind(
         code,
         str(body.get("message")),
         status=status,
@@ -144,6 +144,9 @@ def error_from(body: Any, retry_after: Optional[float] = None) -> Optional[CdpEr
         request_id=body.get("request_id"),
         retry_after=retry_after,
     )
+    # Of a stream.
+    error.inserted = body.get("stored_rows") or 0
+    return error
 
 
 def network_error(what: str, cause: Optional[BaseException] = None) -> NetworkError:

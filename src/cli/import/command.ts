@@ -78,7 +78,6 @@ export function importCommand(): Command {
         ...['strict', 'refused'],
       ]),
     )
-    .option('--concurrency <N>', 'Batches in flight at a time (default: 4; 1 with --on-conflict)', whole)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(conflictOptions(command)).action(async (files: string[]) => {
@@ -107,7 +106,7 @@ function decimal(value: string): string {
   return value;
 }
 
-/** Retries of each batch, for about 20 seconds in all: a long import should survive a restart of the service. */
+/** Retries without any progress, for about 20 seconds in all: a long import should survive a restart of the service. */
 const RETRIES = 8;
 
 async function run(command: Command, files: readonly string[], options: ImportOptions): Promise<ExitCode> {

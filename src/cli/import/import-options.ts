@@ -25,13 +25,11 @@ export interface ImportOptions extends PlanOptions {
   quarantine?: boolean;
   /** Roll everything back. */
   dryRun?: boolean;
-  /** Batches in flight at a time. */
-  concurrency?: number;
   json?: boolean;
   profile?: string;
 }
 
-/** The options for storing records. The journal keeps them: a repeated batch must be the same request. */
+/** The options for storing records. The journal keeps them: a repeated stream must be the same request. */
 export const storingOf = ({ onConflict, resolution, quarantine, dryRun }: ImportOptions): StoreOptions => ({
   ...(onConflict === undefined ? {} : { onConflict }),
   ...(resolution === undefined ? {} : { resolution }),

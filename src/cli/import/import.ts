@@ -7,13 +7,13 @@ import { didYouMean } from '../../contract/did-you-mean.js';
 import { NAME_PATTERN } from '../../contract/names.js';
 import type { CreateIndexBody, Index } from '../../contract/wire/indexes.js';
 import type { Table } from '../../contract/wire/tables.js';
-import { requireUnchanged } from '../../import/batch-reader.js';
 import { columnNames } from '../../import/column-names.js';
 import { missingColumns } from '../../import/field-mapping.js';
 import { formatName } from '../../import/format.js';
 import { type ImportPlan, planImport, type PlanResult } from '../../import/import-plan.js';
-import { doubtOf, settleExpired } from '../../import/expired-keys.js';
 import { encoderFor } from '../../import/record-encoder.js';
+import { requireUnchanged } from '../../import/record-reader.js';
+import { forgetDoubt, InDoubtError, placeOf } from '../../import/record-sender.js';
 import { AS_READ } from '../../import/refused-lines.js';
 import type { StartProgress } from '../../import/scan.js';
 import { UsageError, PROGRAM } from '../exit.js';
@@ -84,10 +84,10 @@ export async function previewImport(
   if (key !== undefined) requests.push({ request: `POST ${schema}/${name}/index`, body: JSON.stringify(key) });
   plan.files.forEach(({ format, mappings }, i) => {
     const encode = encoderFor(format.kind, mappings, plan.reading);
-    const records = (firstRecords[i] ?? []).map((record) => `  ${encode(record).json}`);
+    const records = (firstRecords[i] ?? []).map((record) => encode(record).json);
     requests.push({
       request: `POST /api/cdp/data/${name}${batchQuery(plan.storing)}`,
-      body: `[\n${records.join(',\n')}\n]`,
+      body: records.join('\n'),
     });
   });
   showPlan(plan, warnings);
@@ -149,13 +149,14 @@ async function resumable(
   try {
     requireSameStoring(options, journal.header.plan.storing);
     for (const { path, identity } of journal.header.plan.files) await requireUnchanged(importFile(path), identity);
-    const inDoubt = await settleExpired(client, journal, table);
-    if (inDoubt > 0 && !resumeLate) {
+    await placeOf(client, journal, table).catch((error: unknown) => {
+      if (!(error instanceof InDoubtError)) throw error;
+      if (resumeLate) return forgetDoubt(journal);
       throw new UsageError(
-        doubtOf(inDoubt),
+        error.message,
         'Check whether the rows were stored; then continue with --resume-late, or start again with --restart',
       );
-    }
+    });
     return journal;
   } catch (error) {
     journal.close();

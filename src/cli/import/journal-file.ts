@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { hasCode, makeFolder } from '../../files.js';
-import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine, type Part } from '../../import/journal.js';
+import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine } from '../../import/journal.js';
 import type { ImportPlan } from '../../import/import-plan.js';
 import { UsageError } from '../exit.js';
 
@@ -33,7 +33,7 @@ interface Header extends ImportHeader {
   target: Target;
 }
 
-/** A split also stores the length of the file of refused records after its own were written. */
+/** A refusal also has the length of the file of refused records after its own were written. */
 type Line = (JournalLine & { bytes?: number }) | { refusedFile: string };
 
 export class JournalFile extends Journal<Header> {
@@ -96,12 +96,11 @@ export class JournalFile extends Journal<Header> {
   }
 
   /**
-   * Records that a part was refused and is replaced by smaller ones.
-   * @param refusedRecord number of its records that were written to the file of refused records
-   * @param bytes length of that file
+   * Takes records out of the stream.
+   * @param bytes length of the file of refused records, which has them
    */
-  addSplit(batch: number, { id }: Part, into: number[][], refusedRecord: number, bytes: number): void {
-    this.add({ split: batch, part: id, into, refused: refusedRecord, bytes });
+  addRefused(refused: readonly number[], bytes: number): void {
+    this.add({ refused, bytes });
   }
 
   addRefusedFile(path: string): void {
@@ -126,7 +125,7 @@ export class JournalFile extends Journal<Header> {
     if (this.path !== undefined) rmSync(this.path, { force: true });
   }
 
-  protected override add(line: Line): void {
+  override add(line: Line): void {
     if (this.fd !== undefined) writeSync(this.fd, `${JSON.stringify(line)}\n`);
     this.apply(line);
   }

@@ -2,11 +2,12 @@
 import { basename } from 'node:path';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
-import { defaultConcurrency, type StoreOptions } from '../../client/insert.js';
-import { forEachConcurrently } from '../../client/concurrency.js';
+import type { StoreOptions } from '../../client/insert.js';
+import { RawJson } from '../../client/json.js';
+import type { ErrorDetail } from '../../contract/errors.js';
 import { warn } from '../terminal/output.js';
 import { ProgressLine } from '../terminal/progress.js';
-import { BatchReader } from '../../import/batch-reader.js';
+import { type NumberedRecord, RecordReader } from '../../import/record-reader.js';
 import { identityOf, STDIN } from './open-input.js';
 import type { JournalFile } from './journal-file.js';
 import type { ImportOptions } from './import-options.js';
@@ -14,7 +15,7 @@ import type { ImportPlan } from '../../import/import-plan.js';
 import { importFile } from './open-source.js';
 import { RefusedFile } from './refused-file.js';
 import { messageIn } from '../../import/refused-lines.js';
-import { BatchSender, type RefusedPart } from '../../import/batch-sender.js';
+import { RecordSender, type RefusedRecord } from '../../import/record-sender.js';
 import type { Source } from '../../import/source.js';
 
 interface Ended {
@@ -49,23 +50,25 @@ export async function sendFiles(
   client: CdpClient,
   journal: JournalFile,
   opened: readonly (Source | undefined)[],
-  { table, concurrency, strict = false, refused: path }: ImportOptions,
+  { table, strict = false, refused: path }: ImportOptions,
 ): Promise<ImportResult> {
   const started = performance.now();
   const { plan } = journal.header;
   const { files, storing } = plan;
   const [before, isNew] = [journal.stored, !journal.hasBegun];
   const inputs = files.map(({ path }) => importFile(path));
-  const reader = new BatchReader(plan, inputs, opened);
+  const reader = new RecordReader(plan, inputs, opened);
   const refusedFile = refusedFileOf(journal, table, path);
   const { stop, abort, release } = onCtrlC();
-  const onSplit = (split: RefusedPart) => keepSplit(journal, refusedFile, strict, split);
-  const sender = new BatchSender(journal, { client, table, storing, signal: abort, onSplit });
+  const onRefused = (_: unknown, refused: readonly RefusedRecord[], isOfService: boolean) =>
+    keepRefused(journal, refusedFile, strict, refused, isOfService);
+  const sender = new RecordSender(journal, { client, table, storing, signal: abort, onRefused });
   const { totals } = journal;
   const progress = new ProgressLine(() => ({ rows: journal.stored, share: reader.share, refused: totals.refused }));
 
-  const limits = { concurrency: concurrency ?? defaultConcurrency(storing), signal: stop };
-  const sending = forEachConcurrently(reader.batches(), limits, (batch) => sender.send(batch));
+  const sending = storing.dryRun
+    ? tryRecords(client, journal, reader, table, stop, onRefused)
+    : sender.send(undefined, (from) => reader.groups(from), stop);
   const { outcome, error } = await sending.then<Ended, Ended>(
     (isComplete) => ({ outcome: isComplete ? 'complete' : 'stopped' }),
     (thrown: unknown) => ({ outcome: abort.aborted ? 'stopped' : 'failed', error: thrown }),
@@ -86,6 +89,7 @@ export async function sendFiles(
     outcome,
     error,
     ...totals,
+    inserted: totals.inserted + journal.storedByOpen,
     storedNow: journal.stored - before,
     storing,
     retries: sender.retries,
@@ -101,7 +105,7 @@ function onCtrlC(): { stop: AbortSignal; abort: AbortSignal; release: () => void
   const onSignal = () => {
     if (stop.signal.aborted) return abort.abort();
     stop.abort();
-    warn('\nWaiting for the batches in flight; press Ctrl-C again to exit at once');
+    warn('\nWaiting for what was sent; press Ctrl-C again to exit at once');
   };
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   const release = () => void process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
@@ -110,23 +114,69 @@ function onCtrlC(): { stop: AbortSignal; abort: AbortSignal; release: () => void
 
 const isForbidden = (error: unknown): boolean => error instanceof CdpError && error.status === 403;
 
-/** Writes everything to disk before any part is sent. @param strict fail at the first refused record */
-function keepSplit(
+/** Keeps a record in the file of refused ones. @param strict fail at the first one */
+function keepRefused(
   journal: JournalFile,
   refusedFile: RefusedFile,
   strict: boolean,
-  { batch, part, refused, into, cause }: RefusedPart,
+  refused: readonly RefusedRecord[],
+  isOfService: boolean,
 ): void {
   const [first] = refused;
-  if (strict && first !== undefined) {
-    const message = `${batch.file}, line ${first.record.line}: ${first.errors.map(messageIn).join('; ')}`;
-    throw cause?.with(message, { errors: [] }) ?? new CdpError('invalid_value', message);
+  if (first === undefined) return;
+  if (strict) {
+    const message = `${first.file}, line ${first.record.line}: ${first.errors.map(messageIn).join('; ')}`;
+    throw new CdpError(first.errors[0]?.error ?? 'invalid_value', message);
   }
-  if (first !== undefined && refusedFile.create()) journal.addRefusedFile(refusedFile.path);
-  const bytes = journal.refusedBytes + refusedFile.append(batch.file, refused);
-  journal.addSplit(batch.number, part, into, refused.length, bytes);
+  if (refusedFile.create()) journal.addRefusedFile(refusedFile.path);
+  const bytes = refused.reduce(
+    (sum, { file, record, errors }) => sum + refusedFile.append(file, [{ record, errors }]),
+    journal.refusedBytes,
+  );
+  journal.addRefused(
+    refused.map(({ number }) => number),
+    bytes,
+  );
+  if (!isOfService) return;
+  // The stream must not go on without them unless the next process knows it.
   refusedFile.sync();
   journal.sync();
+}
+
+/** Sends everything in batches, which the service rolls back: a stream has no dry run. */
+async function tryRecords(
+  client: CdpClient,
+  journal: JournalFile,
+  reader: RecordReader,
+  table: string,
+  stop: AbortSignal,
+  onRefused: (of: undefined, refused: readonly RefusedRecord[], isOfService: boolean) => void,
+): Promise<boolean> {
+  const { storing } = journal.header.plan;
+  class Line extends RawJson {
+    constructor(readonly of: NumberedRecord) {
+      super(of.json);
+    }
+  }
+  const refuse = ({ index, file, record }: NumberedRecord, errors: readonly ErrorDetail[]) =>
+    onRefused(undefined, [{ number: index, file, record, errors }], false);
+  const lines = async function* () {
+    for await (const group of reader.groups(0)) {
+      for (const each of group) {
+        if (stop.aborted) return;
+        const { problem } = each.record;
+        if (problem === undefined) yield new Line(each);
+        else refuse(each, [problem]);
+      }
+    }
+  };
+  const { inserted, updated, ignored, quarantined } = await client.insert(table, lines(), {
+    ...storing,
+    ...(storing.onError === undefined ? { onRefused: ({ record, errors }) => refuse(record.of, errors) } : {}),
+  });
+  const counts = { inserted, updated: updated ?? 0, ignored: ignored ?? 0, quarantined: quarantined ?? 0 };
+  journal.add({ done: 0, next: 0, ...counts });
+  return !stop.aborted;
 }
 
 /** By default next to the first file, or in the current folder if nothing can be created there. */

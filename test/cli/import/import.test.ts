@@ -6,8 +6,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { person, type Person } from '../../support/cdp.js';
+import { type BreakingProxy, startBreakingProxy } from '../../support/breaking-proxy.js';
 import { type FaultyProxy, startFaultyProxy } from '../../support/faulty-proxy.js';
 import { endEverything, eventually, projectRoot } from '../../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../../support/service.js';
@@ -662,119 +663,155 @@ it('leaves nothing to resume if the token may not insert', async () => {
 });
 
 describe('an interrupted import', () => {
-  const ROWS = 30_000;
+  const ROWS = 60_000;
   const BAD = (n: number) => n % 1_000 === 500;
+  let wire: BreakingProxy;
+  let bob: Person;
+  beforeAll(async () => {
+    wire = await startBreakingProxy(service.url);
+    bob = await person({ CDP_URL: wire.url, CDP_TOKEN: project.token });
+  });
+  afterAll(() => wire.close());
+  afterEach(() => Object.assign(wire, { breakAfter: [], broken: 0, stalls: false }));
+
+  const load = (table: string, ...more: string[]) => bob.run(['import', `${table}.csv`, '--table', table, ...more]);
+  const refusedLines = async (table: string): Promise<number[]> => {
+    const refused = (await bob.read(`${table}.csv.refused.ndjson`)).trimEnd().split('\n');
+    return refused.map((line) => (JSON.parse(line) as { line: number }).line).sort((a, b) => a - b);
+  };
+  const numbers = Array.from({ length: ROWS }, (_, n) => n);
+  const badLines = numbers.filter(BAD).map((n) => n + 2);
+
   /** Every record once, although a second one would be refused as a duplicate. */
   async function check(table: string): Promise<void> {
-    const good = Array.from({ length: ROWS }, (_, n) => n).filter((n) => !BAD(n));
+    const good = numbers.filter((n) => !BAD(n));
     const rows = await project.rows(
       `SELECT count(*) AS rows, count(DISTINCT n) AS different, sum(n) AS sum, bool_and(text = 'text ' || n) AS same FROM ${table}`,
     );
     expect(rows).toEqual([
       { rows: good.length, different: good.length, sum: good.reduce((sum, n) => sum + n, 0), same: true },
     ]);
-    const refused = (await ada.read(`${table}.csv.refused.ndjson`)).trimEnd().split('\n');
-    const lines = refused.map((line) => (JSON.parse(line) as { line: number }).line).sort((a, b) => a - b);
-    expect(lines).toEqual(
-      Array.from({ length: ROWS }, (_, n) => n)
-        .filter(BAD)
-        .map((n) => n + 2),
-    );
+    expect(await refusedLines(table)).toEqual(badLines);
   }
   async function prepare(table: string): Promise<void> {
     await project.table(table, { n: 'INTEGER', text: 'TEXT' });
     await project.rows(`CREATE UNIQUE INDEX ON ${table} (n)`);
-    const rows = Array.from({ length: ROWS }, (_, n) => `${BAD(n) ? `bad ${n}` : n},text ${n}\n`);
-    await ada.write(`${table}.csv`, `n,text\n${rows.join('')}`);
+    const rows = numbers.map((n) => `${BAD(n) ? `bad ${n}` : n},text ${n}\n`);
+    await bob.write(`${table}.csv`, `n,text\n${rows.join('')}`);
+  }
+  const countIn = async (table: string) => (await project.rows(`SELECT count(*) AS count FROM ${table}`))[0]?.['count'];
+
+  /** Kills an import when so many bytes have come from it; the service does what it is asked, and nobody hears of it. */
+  async function kill(table: string, bytes: number, ...more: string[]): Promise<void> {
+    Object.assign(wire, { breakAfter: [bytes], broken: 0, stalls: true });
+    const running = bob.start(['import', `${table}.csv`, '--table', table, ...more]);
+    await eventually('the responses are lost', () => Promise.resolve(wire.broken > 0));
+    await sleep(Math.random() * 60);
+    expect((await running.end('SIGKILL')).signal).toBe('SIGKILL');
+    wire.stalls = false;
   }
 
   it('resumes after kill -9 and lost responses, more than once, and stores every record once', async () => {
     await prepare('killed');
-    let seen = 0;
-    // From some request on the service does what it is asked, and nobody hears of it.
-    const loseAfter = (count: number) => {
-      seen = 0;
-      proxy.plan = (request) => (request.method === 'POST' && ++seen > count ? 'drop-after' : undefined);
-    };
-    for (const [round, count] of [10, 25, 5, 40].entries()) {
-      loseAfter(count);
-      const running = ada.start(['import', 'killed.csv', '--table', 'killed', ...(round === 0 ? [] : ['--resume'])]);
-      await eventually('responses are lost', () => Promise.resolve(seen > count + 4));
-      await sleep(20 * round);
-      expect((await running.end('SIGKILL')).signal).toBe('SIGKILL');
+    const stored: unknown[] = [];
+    for (const [round, bytes] of [2_000_000, 5_000, 900_000, 400_000, 150_000].entries()) {
+      await kill('killed', bytes, ...(round === 0 ? [] : ['--resume']));
+      stored.push(await countIn('killed'));
     }
-    proxy.plan = () => undefined;
-    const again = await load('killed.csv', 'killed');
-    expect(again).toMatchObject({ code: 2, stderr: expect.stringContaining('--resume') as string });
-    expect(await load('killed.csv', 'killed', '--resume')).toMatchObject({ code: 4 });
+    expect(Math.max(...(stored as number[]))).toBeGreaterThan(0);
+    expect(Math.max(...(stored as number[]))).toBeLessThan(ROWS - 60);
+    expect(await load('killed')).toMatchObject({ code: 2, stderr: expect.stringContaining('--resume') as string });
+    expect(await load('killed', '--resume')).toMatchObject({ code: 4 });
     await check('killed');
-    expect(await load('killed.csv', 'killed', '--resume')).toMatchObject({ code: 2 });
+    expect(await load('killed', '--resume')).toMatchObject({ code: 2 });
   });
 
-  it('stops on Ctrl-C after storing the batches in flight, and says how to continue', async () => {
+  it('needs no resuming if only the connection breaks', async () => {
+    await prepare('broken');
+    wire.breakAfter = [700_000, 1_000, 400_000, 1_000_000];
+    const { code, stdout } = await load('broken', '--json');
+    expect(code).toBe(4);
+    expect(wire.broken).toBe(4);
+    expect(JSON.parse(stdout)).toMatchObject({ inserted: ROWS - badLines.length, refused: badLines.length });
+    await check('broken');
+  });
+
+  it('stops on Ctrl-C after storing what was sent, and says how to continue', async () => {
     await prepare('stopped');
-    let seen = 0;
-    proxy.plan = (request) => void (request.method === 'POST' && seen++);
-    const running = ada.start(['import', 'stopped.csv', '--table', 'stopped']);
-    await eventually('some batches are sent', () => Promise.resolve(seen > 5));
+    Object.assign(wire, { breakAfter: [500_000], stalls: true });
+    const running = bob.start(['import', 'stopped.csv', '--table', 'stopped']);
+    await eventually('records are sent', () => Promise.resolve(wire.broken > 0));
+    // The connection hangs: the first Ctrl-C waits, the second does not.
+    running.process.kill('SIGINT');
+    await sleep(200);
     const { code, stderr } = await running.end('SIGINT');
     expect([code, stderr]).toEqual([
       130,
       expect.stringContaining('Continue with:\n  cdp import stopped.csv --table stopped --resume'),
     ]);
-    proxy.plan = () => undefined;
-    expect(await load('stopped.csv', 'stopped', '--resume')).toMatchObject({ code: 4 });
+    wire.stalls = false;
+    expect(await load('stopped', '--resume')).toMatchObject({ code: 4 });
     await check('stopped');
+
+    await project.table('paused', { n: 'INTEGER' });
+    await bob.write('paused.csv', `n\n${'1\n'.repeat(600_000)}`);
+    const paused = bob.start(['import', 'paused.csv', '--table', 'paused']);
+    await eventually('records are stored', async () => (await countIn('paused')) !== 0);
+    const end = await paused.end('SIGINT');
+    expect(end.code).toBe(130);
+    const said = Number(/(\d[\d,]*) rows are stored/.exec(end.stderr)?.[1]?.replaceAll(',', ''));
+    expect(said).toBe(await countIn('paused'));
+    expect(said).toBeLessThan(600_000);
+    expect(await load('paused', '--resume')).toMatchObject({ code: 0 });
+    expect(await countIn('paused')).toBe(600_000);
   });
 
-  /** Kills an import of which some batches are stored and others are not, without a response, and lets hours pass. */
-  async function killed(table: string, hours: number): Promise<void> {
-    await prepare(table);
-    let seen = 0;
-    proxy.plan = (request) => {
-      if (request.method !== 'POST' || ++seen <= 5) return undefined;
-      return seen % 2 === 0 ? 'drop-after' : 'drop-before';
-    };
-    const running = ada.start(['import', `${table}.csv`, '--table', table]);
-    await eventually('responses are lost', () => Promise.resolve(seen > 10));
-    await running.end('SIGKILL');
-    proxy.plan = () => undefined;
+  /** Lets hours pass, for the journals and for what the service remembers. */
+  async function pass(table: string, hours: number): Promise<void> {
     const before = (_: string, at: string) => `"t":${Number(at) - hours * 3_600_000}`;
-    for (const name of await readdir(join(ada.folder, 'state/cdp/imports'))) {
+    for (const name of await readdir(join(bob.folder, 'state/cdp/imports'))) {
       const file = join('state/cdp/imports', name);
-      await ada.write(file, (await ada.read(file)).replace(/"t":(\d+)/g, before));
+      await bob.write(file, (await bob.read(file)).replace(/"t":(\d+)/g, before));
     }
+    const past = `interval '${hours} hours'`;
     await project.rows(
-      `UPDATE _cdp.idempotency_keys SET created_at = created_at - interval '${hours} hours' WHERE path = '${table}'`,
+      `UPDATE _cdp.idempotency_keys SET created_at = created_at - ${past}, expires_at = expires_at - ${past} WHERE path = 'STREAM ${table}'`,
     );
   }
 
-  it('resumes after more than a day, by the receipts of its batches', async () => {
-    await killed('days', 48);
-    expect(await load('days.csv', 'days', '--resume')).toMatchObject({ code: 4 });
+  it('resumes after more than a day, by the receipt of its stream', async () => {
+    await prepare('days');
+    await kill('days', 1_200_000);
+    await pass('days', 48);
+    expect(await load('days', '--resume')).toMatchObject({ code: 4 });
     await check('days');
   });
 
-  it('does not resume a batch in doubt that was sent before the oldest receipts, unless with --resume-late', async () => {
-    await killed('late', 8 * 24);
-    const late = await load('late.csv', 'late', '--resume');
+  it('does not resume what is in doubt and older than the oldest receipts, unless with --resume-late', async () => {
+    await prepare('late');
+    await kill('late', 1_200_000);
+    await pass('late', 8 * 24);
+    const late = await load('late', '--resume');
     expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
-    expect(late.stderr).toMatch(/^cdp: (1 batch got no response and is|\d+ batches got no response and are) so old/);
-    expect(await load('late.csv', 'late', '--resume-late')).toMatchObject({ code: 4 });
-    await check('late');
+    expect(late.stderr).toMatch(/^cdp: The last records got no response and are so old/);
+    expect(await load('late', '--resume-late')).toMatchObject({ code: 4 });
+    expect(await countIn('late')).toBe(ROWS - badLines.length);
+    // What was stored without a response was sent again: here, the unique index has refused it.
+    expect(await refusedLines('late')).toEqual(expect.arrayContaining(badLines));
   });
 
   it('refuses the other records if a column was renamed meanwhile, and stores none without that column', async () => {
     await project.table('altered', { n: 'INTEGER', t: 'TEXT' });
-    const rows = Array.from({ length: 600 }, (_, n) => `${n === 550 ? 'x' : n},${n % 2 === 0 ? '' : 't'}`);
-    await ada.write('altered.csv', `n,t\n${rows.join('\n')}\n`);
-    expect(await load('altered.csv', 'altered', '--strict', '--concurrency', '1')).toMatchObject({ code: 1 });
+    const rows = Array.from({ length: 10_100 }, (_, n) => `${n === 10_050 ? 'x' : n},${n % 2 === 0 ? '' : 't'}`);
+    await bob.write('altered.csv', `n,t\n${rows.join('\n')}\n`);
+    expect(await load('altered', '--strict')).toMatchObject({ code: 1 });
     const stored = 'SELECT count(*)::integer AS rows, max(n) AS last FROM altered';
     const before = await project.rows(stored);
+    expect(before).toEqual([{ rows: 10_000, last: 9_999 }]);
     await project.rows('ALTER TABLE altered RENAME t TO title');
-    expect(await load('altered.csv', 'altered', '--resume')).toMatchObject({ code: 4 });
+    expect(await load('altered', '--resume')).toMatchObject({ code: 4 });
     expect(await project.rows(stored)).toEqual(before);
-    const refused = (await ada.read('altered.csv.refused.ndjson')).trimEnd().split('\n');
+    const refused = (await bob.read('altered.csv.refused.ndjson')).trimEnd().split('\n');
     expect(refused).toHaveLength(100);
     const places = refused.flatMap((line) => (JSON.parse(line) as { errors: object[] }).errors);
     expect(places.filter((place) => 'column' in place && place.column === 't')).toHaveLength(100);
@@ -782,18 +819,13 @@ describe('an interrupted import', () => {
 
   it('does not resume with a file that has changed', async () => {
     await prepare('changed');
-    let seen = 0;
-    proxy.plan = (request) => void (request.method === 'POST' && seen++);
-    const running = ada.start(['import', 'changed.csv', '--table', 'changed']);
-    await eventually('some batches are sent', () => Promise.resolve(seen > 5));
-    await running.end('SIGKILL');
-    proxy.plan = () => undefined;
-    await ada.write('changed.csv', 'n,text\n1,a\n');
-    expect(await load('changed.csv', 'changed', '--resume')).toMatchObject({
+    await kill('changed', 700_000);
+    await bob.write('changed.csv', 'n,text\n1,a\n');
+    expect(await load('changed', '--resume')).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('has changed') as string,
     });
-    expect((await load('changed.csv', 'changed', '--restart')).code).toBeTypeOf('number');
+    expect((await load('changed', '--restart')).code).toBeTypeOf('number');
   });
 });
 

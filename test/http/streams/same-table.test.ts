@@ -1,6 +1,7 @@
-/** The same file as a stream, in batches and by `cdp import` is the same table. */
+/** The same file as a stream, by the client, in batches and by `cdp import` is the same table. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { CdpClient } from '../../../src/client/index.js';
 import { person, type Person } from '../../support/cdp.js';
 import { endEverything } from '../../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../../support/service.js';
@@ -8,9 +9,11 @@ import { startTestService, type TestProject, type TestService } from '../../supp
 let service: TestService;
 let project: TestProject;
 let ada: Person;
+let cdp: CdpClient;
 beforeAll(async () => {
   service = await startTestService();
   project = await service.project();
+  cdp = new CdpClient({ url: service.url, token: project.token });
   ada = await person({ CDP_URL: service.url, CDP_TOKEN: project.token });
 });
 afterAll(async () => {
@@ -48,7 +51,9 @@ it('for any valid rows', async () => {
   let tables = 0;
   const rowsOf = (table: string) => project.rows(`SELECT ${Object.keys(COLUMNS).join()} FROM ${table} ORDER BY k`);
   const property = fc.asyncProperty(fc.array(row, { minLength: 1, maxLength: 40 }), async (rows) => {
-    const names = ['stream', 'lines', 'batch', 'import'].map((way) => `${way}_${tables}`) as [
+    const names = ['stream', 'lines', 'batch', 'import', 'records', 'text'].map((way) => `${way}_${tables}`) as [
+      string,
+      string,
       string,
       string,
       string,
@@ -56,7 +61,7 @@ it('for any valid rows', async () => {
     ];
     tables++;
     for (const name of names) await project.table(name, COLUMNS);
-    const [stream, inLines, batch, imported] = names;
+    const [stream, inLines, batch, imported, asRecords, asText] = names;
     const csv = `k,word,amount,ok,at,more\n${rows.map((cells, k) => `${k},${cells.map(([cell]) => cell).join()}\n`).join('')}`;
     const records = rows.map(([word, amount, ok, at, more], k) => {
       return { k, word: word[1], amount: amount[1], ok: ok[1], at: at[1], more: more[1] };
@@ -71,11 +76,13 @@ it('for any valid rows', async () => {
     await post(stream, csv, 'text/csv');
     await post(inLines, records.map((record) => `${JSON.stringify(record)}\n`).join(''), 'application/x-ndjson');
     await post(batch, records);
+    await cdp.insertStream(asRecords, records);
+    await cdp.insertStream(asText, csv, { contentType: 'text/csv' });
     const file = `${imported}.csv`;
     await ada.write(file, csv);
     expect(await ada.run(['import', file, '--table', imported])).toMatchObject({ code: 0 });
     const expected = await rowsOf(batch);
-    for (const table of [stream, inLines, imported]) expect(await rowsOf(table)).toEqual(expected);
+    for (const table of [stream, inLines, imported, asRecords, asText]) expect(await rowsOf(table)).toEqual(expected);
   });
   await fc.assert(property, { numRuns: 8 });
 });

@@ -1,22 +1,21 @@
-/**
- * Divides the records of all files, in order, into batches. The same plan and files give the same batches in every
- * process.
- */
-import { cutBatches } from '../client/batches.js';
+/** Reads and encodes the records of all files, in order. The same plan and files give the same records in every process. */
+import type { StreamedRecord } from '../client/record-stream.js';
 import { FileError } from './file-error.js';
-import { type RecordEncoder, encoderFor } from './record-encoder.js';
+import { encoderFor } from './record-encoder.js';
 import type { EncodedRecord } from './refused-lines.js';
 import type { ImportPlan, PlannedFile } from './import-plan.js';
 import type { ImportFile, FileReadOptions, Source } from './source.js';
 
-export interface Batch {
-  /** The number of the batch, from 0, over all files. */
-  readonly number: number;
+/** A record with its number, from 0 over all files. */
+export interface NumberedRecord extends StreamedRecord<EncodedRecord> {
   readonly file: string;
-  readonly records: readonly EncodedRecord[];
 }
 
-export class BatchReader {
+/** The reader waits once for so many records. */
+const GROUP = 500;
+const GROUP_CHARACTERS = 128 * 1024;
+
+export class RecordReader {
   private current: Source | undefined;
   private bytesBefore = 0;
 
@@ -38,15 +37,31 @@ export class BatchReader {
     return total === 0 ? 1 : (this.bytesBefore + (this.current?.input.bytesRead() ?? 0)) / total;
   }
 
-  async *batches(): AsyncGenerator<Batch, void> {
+  /** @param from the number of the first record; those before it are not encoded */
+  async *groups(from: number): AsyncGenerator<NumberedRecord[], void> {
     const { files: planned, reading } = this.plan;
-    let number = 0;
+    let index = 0;
     for (const [i, file] of this.files.entries()) {
       const plan = planned[i] as PlannedFile;
       this.current = this.opened[i] ?? (await openPlanned(file, plan, reading));
       const encode = encoderFor(plan.format.kind, plan.mappings, reading);
-      for await (const records of cutBatches(encoded(this.current, encode))) {
-        yield { number: number++, file: file.path, records };
+      let group: NumberedRecord[] = [];
+      let characters = 0;
+      try {
+        for await (const read of this.current.records) {
+          const number = index++;
+          if (number < from) continue;
+          const record = encode(read);
+          group.push({ index: number, record, json: inOneLine(record.json), end: 0, file: file.path });
+          characters += record.json.length;
+          if (group.length < GROUP && characters < GROUP_CHARACTERS) continue;
+          const full = group;
+          [group, characters] = [[], 0];
+          yield full;
+        }
+      } finally {
+        // Also if the file cannot be read further.
+        if (group.length > 0) yield group;
       }
       this.bytesBefore += this.current.input.size ?? 0;
       this.current = undefined;
@@ -57,6 +72,10 @@ export class BatchReader {
     this.current?.input.close();
   }
 }
+
+/** Line feeds in valid JSON are white space. */
+const inOneLine = (json: string): string =>
+  json.includes('\n') || json.includes('\r') ? json.replace(/[\r\n]/g, ' ') : json;
 
 /** @throws FileError if the file has changed since its identity was determined */
 export async function requireUnchanged(file: ImportFile, identity: string | null): Promise<void> {
@@ -78,8 +97,4 @@ async function openPlanned(
     ...reading,
     ...(format.kind === 'delimited' ? { format: 'csv', delimiter: format.delimiter } : { format: format.kind }),
   });
-}
-
-async function* encoded({ records }: Source, encode: RecordEncoder): AsyncGenerator<EncodedRecord, void> {
-  for await (const record of records) yield encode(record);
 }
