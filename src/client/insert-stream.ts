@@ -200,6 +200,11 @@ class Total {
     };
   }
 
+  /** Bytes of the request under way that the service has acknowledged. */
+  get bytesSaid(): number {
+    return this.current.bytes;
+  }
+
   say(stored: StoredPart): void {
     this.current = stored;
     const { sum } = this;
@@ -282,7 +287,7 @@ export async function insertTextStream(
         const onRetry = () => void total.retries++;
         await transport.beforeRetry(error, retries++, { idempotent: canRepeat, signal, onRetry });
         if (!canRepeat) throw error;
-        offset = await storedBytes(transport, path, idempotencyKey, signal);
+        offset = (await storedBytes(transport, path, idempotencyKey, signal)) ?? total.bytesSaid;
       }
     }
   } catch (error) {
@@ -322,9 +327,20 @@ async function* piecesFrom(
   }
 }
 
-async function storedBytes(transport: Transport, path: string, key: string, signal?: AbortSignal): Promise<number> {
+/** null: the token may only append, and reads no receipts. */
+async function storedBytes(
+  transport: Transport,
+  path: string,
+  key: string,
+  signal?: AbortSignal,
+): Promise<number | null> {
   const body = toJson({ table: path.slice(path.lastIndexOf('/') + 1), keys: [key] });
   const call = { method: 'POST', path: '/api/cdp/receipts/query', body, idempotent: true, signal } as const;
-  const [receipt] = (await transport.json<ReceiptsResponse>(call)).receipts;
-  return receipt?.status === 'stored' ? (receipt.bytes ?? 0) : 0;
+  try {
+    const [receipt] = (await transport.json<ReceiptsResponse>(call)).receipts;
+    return receipt?.status === 'stored' ? (receipt.bytes ?? 0) : 0;
+  } catch (error) {
+    if (error instanceof CdpError && error.code === 'insufficient_scope') return null;
+    throw error;
+  }
 }

@@ -406,9 +406,15 @@ async function withinTime<Value>(promise: Promise<Value>, ms: number | undefined
   }
 }
 
+/** A token that may only append learns how many records were accepted, and no more. */
+type Answer = StreamAnswer | (Omit<StreamAnswer, 'inserted_rows'> & { accepted_rows: number });
+
+const known = (answer: Answer): StreamAnswer =>
+  'accepted_rows' in answer ? { ...answer, inserted_rows: answer.accepted_rows } : answer;
+
 interface Line {
   progress?: StoredPart;
-  done?: StreamAnswer;
+  done?: Answer;
   error?: ErrorBody;
 }
 
@@ -423,11 +429,11 @@ export async function answerOf(
   onProgress: (stored: StoredPart) => void,
 ): Promise<StreamAnswer> {
   if (!response.headers.get('content-type')?.startsWith('application/x-ndjson'))
-    return (await response.json()) as StreamAnswer;
+    return known((await response.json()) as Answer);
   for await (const lines of linesIn(readBytes(response, signal))) {
     for (const text of lines) {
       const { progress, done, error } = JSON.parse(text) as Line;
-      if (done !== undefined) return done;
+      if (done !== undefined) return known(done);
       const failure = fromBody(error ?? null);
       if (failure !== undefined) throw failure;
       if (progress !== undefined) onProgress(progress);

@@ -289,7 +289,7 @@ async function errorIn(response: Response): Promise<CdpError> {
 /** Returns undefined if the body is not an error of the service. */
 export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError | undefined {
   if (body?.success !== false || typeof body.error !== 'string') return undefined;
-  const { stored_rows, stored_bytes } = body;
+  const { stored_bytes, stored_rows = body.accepted_rows } = body;
   return new CdpError(body.error, body.message, {
     ...(stored_rows === undefined || stored_bytes === undefined
       ? {}

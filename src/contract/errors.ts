@@ -366,7 +366,7 @@ export const isOutage = ({ code }: EngineError): boolean => code === 'database_u
 export interface StoredPart {
   readonly rows: number;
   /** For a caller who may only append, the rows are all records, also those in the quarantine. */
-  readonly isAccepted: boolean;
+  readonly isAccepted?: boolean;
   /** Of the decoded body; what follows them is not stored. */
   readonly bytes: number;
 }

@@ -116,7 +116,9 @@ class TextStream:
         finally:
             self.result.retries = self.request.retries
         result = self.result
-        result.inserted = response["inserted_rows"]
+        # A token that may only append learns no more.
+        accepted = response.get("accepted_rows", 0)
+        result.inserted = response.get("inserted_rows", accepted)
         result.updated = response.get("updated_rows", 0)
         result.ignored = response.get("ignored_rows", 0)
         result.quarantined = response.get("quarantined_rows", 0)
