@@ -252,6 +252,16 @@ describe.each(testServers())('on Postgres $major', (server) => {
       );
     });
 
+    it('believes a sender that says when it happened besides what its own clock showed', async () => {
+      const id = randomUUID();
+      // As RudderStack's SDKs send an event of the past.
+      const times = { originalTimestamp: '2026-11-30T10:00:00Z', sentAt: '2026-11-30T10:00:05Z' };
+      await send([event({ messageId: id, ...times, timestamp: '2020-01-01T00:00:00Z' })]);
+      expect(await one(`SELECT timestamp, original_timestamp FROM tracks WHERE id = '${id}'`)).toEqual({
+        ...{ timestamp: '2020-01-01T00:00:00Z', original_timestamp: '2026-11-30T10:00:00Z' },
+      });
+    });
+
     it('gives an event context of its batch', async () => {
       const id = randomUUID();
       const body = {
