@@ -262,9 +262,18 @@ const SDK_SETTINGS: Operation = {
     const { request } = call;
     await settingsOf(call, projectOf(call));
     const { key } = request.params as { key: string };
-    const integration = { apiKey: key, apiHost: `${request.host}/v1`, protocol: request.protocol };
+    const integration = { apiKey: key, apiHost: `${request.host}/v1`, protocol: protocolOf(request) };
     return { body: { integrations: { 'Segment.io': integration } } };
   },
 };
+
+/**
+ * Behind a proxy that does not say that it was asked by HTTPS, the page still does: browsers let one of HTTPS ask no other host
+ * than its own machine by HTTP, and its events would be lost without a word.
+ */
+function protocolOf({ headers: { origin = '' }, protocol, hostname }: FastifyRequest): string {
+  const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
+  return origin.startsWith('https:') && !isLocal ? 'https' : protocol;
+}
 
 export const EVENTS: readonly Operation[] = [SET_EVENTS, READ_EVENTS, DROP_EVENTS, TRACK, SDK_SETTINGS];

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NewTokenLimits } from '../../../src/contract/wire/token-limits.js';
 import { limitsOf } from '../../../src/engine/access/append-keys.js';
 import { testServers } from '../../support/postgres.js';
+import { exchange, responsesIn } from '../../support/raw.js';
 import {
   type Call,
   expectFailure,
@@ -528,6 +529,21 @@ describe.each(testServers())('on Postgres $major', (server) => {
           'Segment.io': { apiKey: browserKey, apiHost: `${new URL(service.url).host}/v1`, protocol: 'http' },
         },
       });
+    });
+
+    it('events of a page of HTTPS from being sent by HTTP, if the proxy does not say how it was asked', async () => {
+      const settings = async (host: string, origin: string) => {
+        const text = await exchange(
+          service.url,
+          `GET /v1/projects/${await keyWith()}/settings HTTP/1.1\r\nHost: ${host}\r\nOrigin: ${origin}\r\nConnection: close\r\n\r\n`,
+        );
+        const { integrations } = responsesIn(text)[0]?.body as { integrations: Record<string, object> };
+        return integrations['Segment.io'];
+      };
+      const at = (apiHost: string, protocol: string) => expect.objectContaining({ apiHost, protocol }) as unknown;
+      expect(await settings('cdp.example.com', SHOP)).toEqual(at('cdp.example.com/v1', 'https'));
+      expect(await settings('cdp.example.com', 'http://shop')).toEqual(at('cdp.example.com/v1', 'http'));
+      expect(await settings('localhost:8080', SHOP)).toEqual(at('localhost:8080/v1', 'http'));
     });
 
     it('the limits of a key: requests and events', async () => {
