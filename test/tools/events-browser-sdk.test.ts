@@ -125,6 +125,18 @@ describe('a page of another origin', () => {
     await page.context().close();
   });
 
+  it('needs no open schema: what browsers say about themselves has columns', async () => {
+    const closed = await api('PUT', '/api/cdp/events', { schema: 'closed' });
+    expect(closed.status).toBe(200);
+    const { page } = await openShop(stage.url, await keyWith());
+    await page.evaluate(() => analytics.page('Plain'));
+    const plain = `SELECT unmapped FROM pages WHERE name = 'Plain'`;
+    await eventually('it is stored', async () => (await rows(plain)).length > 0);
+    expect(await rows(plain)).toEqual([{ unmapped: null }]);
+    await api('PUT', '/api/cdp/events', { schema: 'open' });
+    await page.context().close();
+  });
+
   it('waits after a 429 as long as Retry-After says', async () => {
     const { page } = await openShop(stage.url, await keyWith('--requests-per-second', '1'));
     const sent = new Map<string, { at: number; status: number }[]>();
