@@ -163,6 +163,19 @@ describe('a page of another origin', () => {
     await page.context().close();
   });
 
+  it('is refused more often than the SDK takes by itself, and loses nothing', async () => {
+    const proxy = await startFaultyProxy(stage.url);
+    const { page } = await openShop(proxy.url, await keyWith());
+    let refused = 0;
+    proxy.plan = ({ method }) => (method === 'POST' && refused++ < 12 ? 'rate-limit' : undefined);
+    await page.evaluate(() => void analytics.track('Patient'));
+    const count = async () => (await rows(`SELECT count(*) AS n FROM tracks WHERE event = 'patient'`))[0]?.n;
+    await eventually('it is stored', async () => (await count()) === 1);
+    expect(refused).toBeGreaterThan(12);
+    await page.context().close();
+    await proxy.close();
+  });
+
   it('loses nothing and stores nothing twice while the service is killed and responses are lost', async () => {
     const proxy = await startFaultyProxy(stage.url);
     const key = await keyWith();

@@ -236,6 +236,12 @@ function forSdks({ code }: EngineError, body: ErrorBody): ErrorBody {
   return { ...body, status: BUSY.has(code) ? 429 : 503 };
 }
 
+/**
+ * What the SDK takes at most. By itself it gives an event up after ten refusals: a quota that is full for half a minute would lose
+ * the events of all pages that are open.
+ */
+const PATIENCE = { rateLimitConfig: { maxRetryCount: 100 }, backoffConfig: { maxRetryCount: 100 } };
+
 const SDK_SETTINGS: Operation = {
   method: 'GET',
   url: '/v1/projects/:key/settings',
@@ -262,7 +268,12 @@ const SDK_SETTINGS: Operation = {
     const { request } = call;
     await settingsOf(call, projectOf(call));
     const { key } = request.params as { key: string };
-    const integration = { apiKey: key, apiHost: `${request.host}/v1`, protocol: protocolOf(request) };
+    const integration = {
+      apiKey: key,
+      apiHost: `${request.host}/v1`,
+      protocol: protocolOf(request),
+      httpConfig: PATIENCE,
+    };
     return { body: { integrations: { 'Segment.io': integration } } };
   },
 };

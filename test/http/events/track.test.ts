@@ -526,7 +526,10 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(settings.headers.get('access-control-allow-origin')).toBe(SHOP);
       expect(await settings.json()).toEqual({
         integrations: {
-          'Segment.io': { apiKey: browserKey, apiHost: `${new URL(service.url).host}/v1`, protocol: 'http' },
+          'Segment.io': {
+            ...{ apiKey: browserKey, apiHost: `${new URL(service.url).host}/v1`, protocol: 'http' },
+            httpConfig: { rateLimitConfig: { maxRetryCount: 100 }, backoffConfig: { maxRetryCount: 100 } },
+          },
         },
       });
     });
