@@ -42,6 +42,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     load: async () => (await import('./quarantine/quarantine-screen.js')).QuarantineScreen,
   },
   {
+    path: 'events',
+    label: 'Events',
+    isUseful: managesRoles,
+    load: async () => (await import('./events/events-screen.js')).EventsScreen,
+  },
+  {
     path: 'roles',
     label: 'Roles',
     isUseful: managesRoles,

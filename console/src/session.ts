@@ -23,7 +23,7 @@ export const farewell = signal('');
 
 export const hasScope = (scope: Scope): boolean => session.value?.scopes.has(scope) ?? false;
 
-/** Whether the token may manage the project's roles: none that acts as a role may. */
+/** Whether the token may manage the project's roles and events: none that acts as a role may. */
 export const managesRoles = (): boolean => hasScope('schema:write') && session.value?.role === null;
 
 export const isAdmin = (): boolean => session.value !== null && session.value.project === null;

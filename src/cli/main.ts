@@ -74,6 +74,7 @@ const COMMANDS: Readonly<Record<string, Load>> = {
   quarantine: async () => (await import('./remote/quarantine.js')).quarantineCommand(),
   receipt: async () => (await import('./remote/receipt.js')).receiptCommand(),
   index: async () => (await import('./remote/indexes.js')).indexCommand(),
+  events: async () => (await import('./remote/events.js')).eventsCommand(),
   role: async () => (await import('./remote/roles.js')).roleCommand(),
   table: async () => (await import('./remote/distribute.js')).tableCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),

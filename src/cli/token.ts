@@ -65,6 +65,12 @@ function create(): Command {
     .option('--requests-per-day <N>', 'With data:append alone: at most so many requests, in UTC', whole)
     .option('--rows-per-second <N>', 'With data:append alone: at most so many records, on each instance', whole)
     .option('--rows-per-day <N>', 'With data:append alone: at most so many records, in UTC', whole)
+    .addOption(
+      new Option(
+        '--users <CHANGE>',
+        'With data:append alone: whether its events change users and accounts (default: off with --origins, else on)',
+      ).choices(['on', 'off']),
+    )
     .option('--name <NAME>', 'Name that shows the purpose of the token')
     .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
   return operatorOptions(command).action(async () => {
@@ -157,6 +163,7 @@ interface LimitOptions {
   requestsPerDay?: number;
   rowsPerSecond?: number;
   rowsPerDay?: number;
+  users?: 'on' | 'off';
 }
 
 function limitsIn(options: LimitOptions): NewTokenLimits | null {
@@ -167,6 +174,7 @@ function limitsIn(options: LimitOptions): NewTokenLimits | null {
     requests_per_day: options.requestsPerDay,
     rows_per_second: options.rowsPerSecond,
     rows_per_day: options.rowsPerDay,
+    users: options.users,
   };
   const given = Object.entries(limits).filter(([, value]) => value !== undefined);
   return given.length === 0 ? null : Object.fromEntries(given);
@@ -175,13 +183,14 @@ function limitsIn(options: LimitOptions): NewTokenLimits | null {
 /** What narrows it: `only into clicks, at most 100 requests a second`; '' if nothing does. */
 function limitsInWords(limits: TokenLimits | null): string {
   if (limits === null) return '';
-  const { tables, origins, ...rates } = limits;
+  const { tables, origins, users, ...rates } = limits;
   const parts = [
     ...(tables === null ? [] : [`only into ${tables.join(', ')}`]),
     ...(origins === null ? [] : [`from a browser only by pages of ${origins.join(', ')}`]),
     ...Object.entries(rates).flatMap(([name, most]) =>
       most === null ? [] : [`at most ${most} ${name.replace('_per_', ' a ')}`],
     ),
+    ...(users === 'off' ? ['without changing users and accounts'] : []),
   ];
   return parts.join(', ');
 }
@@ -190,8 +199,8 @@ function limitsInWords(limits: TokenLimits | null): string {
 function inWords({ scopes, role, limits, expires_at: expiry }: Token, isAdmin = false): string {
   const what = isAdmin ? 'manage projects and tokens' : scopes.map((scope) => SCOPE_IN_WORDS[scope]).join('; ');
   const rights = role === null ? '' : `, as far as the role ${role} has the rights`;
-  const narrowed = limits === null ? '' : `, ${limitsInWords(limits)}`;
-  return `It may ${what}${rights}${narrowed}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
+  const narrowed = limitsInWords(limits);
+  return `It may ${what}${rights}${narrowed && `, ${narrowed}`}. It ${expiry === null ? 'never expires' : `expires at ${expiry}`}.`;
 }
 
 function show(): Command {

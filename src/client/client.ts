@@ -1,6 +1,7 @@
 /** The API as methods that use its own names. */
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN } from '../contract/names.js';
+import type { EventSettings, EventSettingsBody, EventsResponse } from '../contract/wire/events.js';
 import type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 import type { OwnTokenResponse } from '../contract/wire/tokens.js';
 import type { Receipt, ReceiptsResponse, ReceiptsBody } from '../contract/wire/receipts.js';
@@ -188,6 +189,21 @@ export class CdpClient {
   /** Drops a role: revokes its tokens, ends its requests and sessions, and drops its rights. */
   dropRole(name: string, options?: ReadOptions): Promise<DropRoleResponse> {
     return this.#role('DELETE', [name], undefined, options);
+  }
+
+  /** Whether and how the project takes events of the tracking API; null: it takes none. */
+  events(options?: ReadOptions): Promise<EventSettings | null> {
+    return this.#events('GET', undefined, options);
+  }
+
+  /** Takes events from now on. What is missing in the settings has its default. */
+  async setEvents(settings: EventSettingsBody = {}, options?: ReadOptions): Promise<EventSettings> {
+    return (await this.#events('PUT', settings, options)) as EventSettings;
+  }
+
+  /** Takes no more events. The tables stay. */
+  async dropEvents(options?: ReadOptions): Promise<void> {
+    await this.#events('DELETE', undefined, options);
   }
 
   /** Lists all tables and views with their columns. */
@@ -378,6 +394,22 @@ export class CdpClient {
   }
 
   /** Without a key: it changes more than the project's database, so that no transaction could hold one. */
+  async #events(
+    method: ApiCall['method'],
+    settings: EventSettingsBody | undefined,
+    options: ReadOptions = {},
+  ): Promise<EventSettings | null> {
+    checkOptions(options, READ_NAMES, 'a call about events');
+    const { events } = await this.#transport.json<EventsResponse>({
+      method,
+      path: '/api/cdp/events',
+      ...(settings === undefined ? {} : { body: toJson(settings) }),
+      idempotent: true,
+      signal: options.signal,
+    });
+    return events;
+  }
+
   #role<Result>(
     method: ApiCall['method'],
     path: readonly string[],

@@ -60,6 +60,7 @@ export type {
   Table,
 } from '../contract/wire/tables.js';
 export type { DistributeBody, Distribution, DistributionResponse } from '../contract/wire/distribution.js';
+export type { EventSettings, EventSettingsBody } from '../contract/wire/events.js';
 export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/indexes.js';
 export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';

@@ -37,6 +37,9 @@ const RATE_LIMITED = JSON.stringify({
   request_id: 'proxy',
 });
 
+/** As the service answers pages of other origins. */
+const FOR_PAGES = { 'access-control-allow-origin': '*', 'access-control-expose-headers': 'Retry-After' };
+
 export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
   const seen: FaultyProxy['seen'] = [];
   const proxy = { plan: (() => undefined) as FaultyProxy['plan'] };
@@ -49,7 +52,8 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
     const body = await buffer(request);
     if (fault === 'hang') return;
     if (fault === 'rate-limit') {
-      response.writeHead(429, { 'content-type': 'application/json', 'retry-after': '1' }).end(RATE_LIMITED);
+      const headers = { 'content-type': 'application/json', 'retry-after': '1', ...FOR_PAGES };
+      response.writeHead(429, headers).end(RATE_LIMITED);
       return;
     }
     if (fault === 'unavailable') {

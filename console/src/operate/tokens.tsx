@@ -107,13 +107,14 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
   const scopes = useSignal<readonly Scope[]>(READ_SCOPES);
   const role = useSignal('');
   const limits = useSignal<LimitTexts>(NO_LIMITS);
+  const users = useSignal<Users>('');
   const days = useSignal('90');
   const toggle = (scope: Scope) =>
     (scopes.value = SCOPES.filter((each) => scopes.value.includes(each) !== (each === scope)));
   const expiresAt = days.value === '' ? null : new Date(Date.now() + Number(days.value) * 86_400_000).toISOString();
   // They are shown, and sent, only for a token that they can narrow.
   const canBePublic = scopes.value.join() === 'data:append';
-  const narrowed = canBePublic ? limitsFrom(limits.value) : null;
+  const narrowed = canBePublic ? limitsFrom(limits.value, users.value) : null;
   const wanted = {
     name: name.value.trim(),
     scopes: scopes.value,
@@ -151,7 +152,7 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
         A role of the project, as which the token does everything. <code>GRANT</code> then decides what it may do within
         these scopes.
       </p>
-      {canBePublic && <Limits texts={limits} />}
+      {canBePublic && <Limits texts={limits} users={users} />}
       <SelectField label="Expires" value={days.value} items={LIFETIMES} onChange={(chosen) => (days.value = chosen)} />
     </ActionForm>
   );
@@ -177,17 +178,27 @@ const LIMIT_LABELS: Readonly<Record<keyof LimitTexts, string>> = {
   rows_per_day: 'Rows a day',
 };
 
+/** Whether its events change the traits of users and accounts; '': as the service decides. */
+type Users = '' | 'on' | 'off';
+
+const USERS: readonly (readonly [Users, string])[] = [
+  ['', 'Not with origins'],
+  ['on', 'Yes'],
+  ['off', 'No'],
+];
+
 /** null: nothing is typed. What is no number is sent as it is, and refused with a message. */
-function limitsFrom(texts: LimitTexts): NewTokenLimits | null {
+function limitsFrom(texts: LimitTexts, users: Users): NewTokenLimits | null {
   const typed = Object.entries(texts).filter(([, text]) => text.trim() !== '');
   const values = typed.map(([name, text]) => {
     if (name === 'tables' || name === 'origins') return [name, text.split(/[\s,]+/).filter((item) => item !== '')];
     return [name, /^\s*\d+\s*$/.test(text) ? Number(text) : text];
   });
-  return typed.length === 0 ? null : (Object.fromEntries(values) as NewTokenLimits);
+  if (users !== '') values.push(['users', users]);
+  return values.length === 0 ? null : (Object.fromEntries(values) as NewTokenLimits);
 }
 
-const Limits = ({ texts }: { texts: Signal<LimitTexts> }) => (
+const Limits = ({ texts, users }: { texts: Signal<LimitTexts>; users: Signal<Users> }) => (
   <fieldset class="scopes">
     <legend class="field-label">Limits</legend>
     <p class="quiet">A token that may be public, such as in a web page, needs them. Empty: no limit.</p>
@@ -203,6 +214,12 @@ const Limits = ({ texts }: { texts: Signal<LimitTexts> }) => (
         />
       </Field>
     ))}
+    <SelectField
+      label="Its events change the traits of users and accounts"
+      value={users.value}
+      items={USERS}
+      onChange={(chosen) => (users.value = chosen as Users)}
+    />
   </fieldset>
 );
 

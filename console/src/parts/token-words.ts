@@ -9,13 +9,14 @@ export const scopesOf = ({ scopes }: Token): string =>
 /** What narrows it; '' if nothing does. */
 export function limitsOf({ limits }: Token): string {
   if (limits === null) return '';
-  const { tables, origins, ...rates } = limits;
+  const { tables, origins, users, ...rates } = limits;
   return [
     ...(tables === null ? [] : [`only into ${tables.join(', ')}`]),
     ...(origins === null ? [] : [`pages of ${origins.join(', ')}`]),
     ...Object.entries(rates).flatMap(([name, most]) =>
       most === null ? [] : [`${most} ${name.replace('_per_', ' a ')}`],
     ),
+    ...(users === 'off' ? ['not users and accounts'] : []),
   ].join('; ');
 }
 

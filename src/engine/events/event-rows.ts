@@ -161,7 +161,8 @@ function tableOfName({ name }: TrackedEvent, tables: KnownTables, { mayWrite }: 
 }
 
 /** What Segment calls timestamp: when it happened by our clock, if the sender has said what its clock showed. */
-function timeOf({ originalTimestamp, sentAt }: TrackedEvent, receivedAt: Time): Time {
+function timeOf({ timestamp, originalTimestamp, sentAt }: TrackedEvent, receivedAt: Time): Time {
+  if (timestamp !== null) return timestamp;
   if (originalTimestamp === null) return receivedAt;
   if (sentAt === null) return originalTimestamp;
   const ms = receivedAt.ms - (sentAt.ms - originalTimestamp.ms);

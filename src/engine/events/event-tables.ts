@@ -16,6 +16,9 @@ export const UNMAPPED = 'unmapped';
 const CONTEXT: Columns = {
   context_ip: 'TEXT',
   context_user_agent: 'TEXT',
+  context_user_agent_data_brands: 'TEXT',
+  context_user_agent_data_mobile: 'BOOLEAN',
+  context_user_agent_data_platform: 'TEXT',
   context_locale: 'TEXT',
   context_timezone: 'TEXT',
   context_library_name: 'TEXT',

@@ -177,10 +177,11 @@ const relationsNamed = (schema: string, names: readonly string[]): Statement => 
   SELECT pg_catalog.lower(relname) FROM pg_catalog.pg_class
   WHERE relnamespace = ${schemaOid(schema)} AND pg_catalog.lower(relname) = ANY (${names}::pg_catalog.text[])`;
 
-/** How many tables for names of events there are. */
+/** How many tables for names of events there are, besides that of all. */
 const countNamed = (schema: string): Statement => sql`
   SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
-  WHERE c.relnamespace = ${schemaOid(schema)} AND c.relkind = 'r' AND a.attname = 'event_text' AND NOT a.attisdropped`;
+  WHERE c.relnamespace = ${schemaOid(schema)} AND c.relkind = 'r' AND c.relname <> 'tracks'
+    AND a.attname = 'event_text' AND NOT a.attisdropped`;
 
 const createTable = (table: Raw, columns: Columns): Statement =>
   sql`CREATE TABLE ${table} (id pg_catalog.text PRIMARY KEY, ${join(Object.entries(columns).map(definition))})`;

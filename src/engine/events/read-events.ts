@@ -34,6 +34,8 @@ export interface TrackedEvent {
   readonly sentAt: Time | null;
   /** When it happened, by the clock of its sender. */
   readonly originalTimestamp: Time | null;
+  /** When it happened by a right clock, if the sender says so besides: RudderStack's SDKs do, for events of the past. */
+  readonly timestamp: Time | null;
   readonly userId: string | null;
   readonly anonymousId: string | null;
   /** Of a `track`; of a page or screen it may be missing. */
@@ -129,6 +131,7 @@ function readEvent(item: JsonNode, pathType: CallType | null, batch: OfBatch): T
   const context = reader.members('context');
   const own = batch.context.length === 0 ? null : new Set(context.map(([key]) => key));
   const inherited = own === null ? [] : batch.context.filter(([key]) => !own.has(key));
+  const [original, stated] = [reader.time('originalTimestamp'), reader.time('timestamp')];
   const event: TrackedEvent = {
     type,
     id,
@@ -138,7 +141,8 @@ function readEvent(item: JsonNode, pathType: CallType | null, batch: OfBatch): T
     groupId,
     previousId,
     sentAt: reader.time('sentAt') ?? batch.sentAt,
-    originalTimestamp: reader.time('originalTimestamp') ?? reader.time('timestamp'),
+    originalTimestamp: original ?? stated,
+    timestamp: original === null ? null : stated,
     category: reader.text('category'),
     context: inherited.length === 0 ? context : [...inherited, ...context],
     properties: reader.members(type === 'identify' || type === 'group' ? 'traits' : 'properties'),

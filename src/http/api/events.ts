@@ -69,12 +69,11 @@ const READ_EVENTS: Operation = {
   audit: { operation: 'read_events', isChange: false },
   slot: null,
   success: succeeds(200, wire.EventsResponse, 'events are on', { events: EXAMPLE }),
-  errors: [],
-  handle(call) {
-    const { events } = projectOf(call).row;
-    return Promise.resolve({
-      body: { success: true, message: events === null ? 'events are off' : 'events are on', events },
-    });
+  errors: ['not_found'],
+  async handle(call) {
+    // What the token was looked up with may be a second old, and whoever has just changed them looks.
+    const { events } = await call.engine.projects.get(projectOf(call).row.name);
+    return { body: { success: true, message: events === null ? 'events are off' : 'events are on', events } };
   },
 };
 
@@ -237,6 +236,12 @@ function forSdks({ code }: EngineError, body: ErrorBody): ErrorBody {
   return { ...body, status: BUSY.has(code) ? 429 : 503 };
 }
 
+/**
+ * What the SDK takes at most. By itself it gives an event up after ten refusals: a quota that is full for half a minute would lose
+ * the events of all pages that are open.
+ */
+const PATIENCE = { rateLimitConfig: { maxRetryCount: 100 }, backoffConfig: { maxRetryCount: 100 } };
+
 const SDK_SETTINGS: Operation = {
   method: 'GET',
   url: '/v1/projects/:key/settings',
@@ -263,9 +268,23 @@ const SDK_SETTINGS: Operation = {
     const { request } = call;
     await settingsOf(call, projectOf(call));
     const { key } = request.params as { key: string };
-    const integration = { apiKey: key, apiHost: `${request.host}/v1`, protocol: request.protocol };
+    const integration = {
+      apiKey: key,
+      apiHost: `${request.host}/v1`,
+      protocol: protocolOf(request),
+      httpConfig: PATIENCE,
+    };
     return { body: { integrations: { 'Segment.io': integration } } };
   },
 };
+
+/**
+ * Behind a proxy that does not say that it was asked by HTTPS, the page still does: browsers let one of HTTPS ask no other host
+ * than its own machine by HTTP, and its events would be lost without a word.
+ */
+function protocolOf({ headers: { origin = '' }, protocol, hostname }: FastifyRequest): string {
+  const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
+  return origin.startsWith('https:') && !isLocal ? 'https' : protocol;
+}
 
 export const EVENTS: readonly Operation[] = [SET_EVENTS, READ_EVENTS, DROP_EVENTS, TRACK, SDK_SETTINGS];

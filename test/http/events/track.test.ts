@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NewTokenLimits } from '../../../src/contract/wire/token-limits.js';
 import { limitsOf } from '../../../src/engine/access/append-keys.js';
 import { testServers } from '../../support/postgres.js';
+import { exchange, responsesIn } from '../../support/raw.js';
 import {
   type Call,
   expectFailure,
@@ -250,6 +251,16 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await project.rows(`SELECT context_ip FROM tracks WHERE id = ANY($1) ORDER BY context_ip`, [ids])).toEqual(
         [{ context_ip: '127.0.0.1' }, { context_ip: '192.0.2.1' }],
       );
+    });
+
+    it('believes a sender that says when it happened besides what its own clock showed', async () => {
+      const id = randomUUID();
+      // As RudderStack's SDKs send an event of the past.
+      const times = { originalTimestamp: '2026-11-30T10:00:00Z', sentAt: '2026-11-30T10:00:05Z' };
+      await send([event({ messageId: id, ...times, timestamp: '2020-01-01T00:00:00Z' })]);
+      expect(await one(`SELECT timestamp, original_timestamp FROM tracks WHERE id = '${id}'`)).toEqual({
+        ...{ timestamp: '2020-01-01T00:00:00Z', original_timestamp: '2026-11-30T10:00:00Z' },
+      });
     });
 
     it('gives an event context of its batch', async () => {
@@ -515,9 +526,27 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(settings.headers.get('access-control-allow-origin')).toBe(SHOP);
       expect(await settings.json()).toEqual({
         integrations: {
-          'Segment.io': { apiKey: browserKey, apiHost: `${new URL(service.url).host}/v1`, protocol: 'http' },
+          'Segment.io': {
+            ...{ apiKey: browserKey, apiHost: `${new URL(service.url).host}/v1`, protocol: 'http' },
+            httpConfig: { rateLimitConfig: { maxRetryCount: 100 }, backoffConfig: { maxRetryCount: 100 } },
+          },
         },
       });
+    });
+
+    it('events of a page of HTTPS from being sent by HTTP, if the proxy does not say how it was asked', async () => {
+      const settings = async (host: string, origin: string) => {
+        const text = await exchange(
+          service.url,
+          `GET /v1/projects/${await keyWith()}/settings HTTP/1.1\r\nHost: ${host}\r\nOrigin: ${origin}\r\nConnection: close\r\n\r\n`,
+        );
+        const { integrations } = responsesIn(text)[0]?.body as { integrations: Record<string, object> };
+        return integrations['Segment.io'];
+      };
+      const at = (apiHost: string, protocol: string) => expect.objectContaining({ apiHost, protocol }) as unknown;
+      expect(await settings('cdp.example.com', SHOP)).toEqual(at('cdp.example.com/v1', 'https'));
+      expect(await settings('cdp.example.com', 'http://shop')).toEqual(at('cdp.example.com/v1', 'http'));
+      expect(await settings('localhost:8080', SHOP)).toEqual(at('localhost:8080/v1', 'http'));
     });
 
     it('the limits of a key: requests and events', async () => {

@@ -132,7 +132,7 @@ it('the token is in no line of the service log, even at the most verbose level',
 describe('a token with one scope', () => {
   const SCREENS: Record<(typeof SCOPES)[number], string[]> = {
     'schema:read': ['Tables'],
-    'schema:write': ['Tables', 'Roles'],
+    'schema:write': ['Tables', 'Events', 'Roles'],
     'data:append': [],
     'data:write': [],
     'sql:read': ['SQL', 'Quarantine'],
@@ -160,6 +160,8 @@ describe('a token with one scope', () => {
       await page.getByRole('button', { name: 'New table' }).waitFor();
       await links.filter({ hasText: 'Roles' }).click();
       await page.getByText('This token may not list the roles').waitFor();
+      await links.filter({ hasText: 'Events' }).click();
+      await page.getByText('This token may not see the settings').waitFor();
     }
     if (scope.startsWith('sql')) {
       expect(await page.getByRole('switch').count()).toBe(0);

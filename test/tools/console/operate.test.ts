@@ -134,9 +134,28 @@ describe('with an admin token', () => {
     await dialog().getByRole('button', { name: 'Create' }).click();
     await page.getByRole('heading', { name: 'The new token' }).waitFor();
     await page.getByRole('button', { name: 'Done' }).click();
-    expect(await page.getByRole('row', { name: /page/ }).innerText()).toContain(
-      'only into clicks; pages of https://shop.example.com, https://b.example; 5000 rows a day',
-    );
+    const row = async () => page.getByRole('row', { name: /page/ }).innerText();
+    const narrowed = 'only into clicks; pages of https://shop.example.com, https://b.example; 5000 rows a day';
+    expect(await row()).toContain(`${narrowed}; not users and accounts`);
+  });
+
+  it('a token for servers may be kept from changing users, one for pages may be allowed to', async () => {
+    const choose = async (name: string, users: string, origins: string) => {
+      await page.getByRole('button', { name: 'New token' }).click();
+      await dialog().getByLabel('Name').fill(name);
+      for (const scope of [/schema:read/, /sql:read/]) await dialog().getByRole('checkbox', { name: scope }).uncheck();
+      await dialog()
+        .getByRole('checkbox', { name: /data:append/ })
+        .check();
+      await dialog().getByLabel('Only pages of the origins').fill(origins);
+      await dialog().getByLabel('Its events change').selectOption(users);
+      await dialog().getByRole('button', { name: 'Create' }).click();
+      await page.getByRole('heading', { name: 'The new token' }).waitFor();
+      await page.getByRole('button', { name: 'Done' }).click();
+      return page.getByRole('row', { name: new RegExp(name) }).innerText();
+    };
+    expect(await choose('server', 'off', '')).toContain('not users and accounts');
+    expect(await choose('site', 'on', 'https://c.example')).not.toContain('users');
   });
 
   it('a token can act as a role, which must exist, and the list shows it', async () => {
