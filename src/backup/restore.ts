@@ -147,7 +147,18 @@ function chooseProjects(
     // A copy under another name gets no tokens: they were issued for the original.
     const tokens = as === null ? stored.tokens.map(storedToken) : [];
     const name = as ?? saved.name;
-    return { name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, events, archive, roles, tokens };
+    return {
+      name,
+      saved,
+      status,
+      createdAt: new Date(createdAt),
+      quotaBytes,
+      ownSchemas,
+      events,
+      archive,
+      roles,
+      tokens,
+    };
   });
 }
 

@@ -330,3 +330,14 @@ describe('text', () => {
     expect(await counted(name)).toEqual(exactly(0));
   });
 });
+
+it('accepts records with a token that may only append, also after a broken connection', async () => {
+  const name = await table();
+  const append = new CdpClient({ url: proxy.url, token: await project.tokenWith('data:append') });
+  expect(await append.insertStream(name, items(3_000))).toMatchObject({ inserted: 3_000 });
+  proxy.breakAfter = [400_000];
+  const text = () => piecesOf(csvOf(60_000));
+  expect(await append.insertStream(name, text, { contentType: 'text/csv' })).toMatchObject({ inserted: 60_000 });
+  expect(proxy.broken).toBe(1);
+  expect(await counted(name)).toMatchObject({ rows: 63_000 });
+});

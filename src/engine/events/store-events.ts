@@ -4,7 +4,7 @@
  * and those that are refused go to the quarantine.
  */
 import { LRUCache } from 'lru-cache';
-import type { RecordCells } from '../../codec/index.js';
+import { jsonText, readEventsBody, type RecordCells } from '../../codec/index.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { Counts } from '../../counts.js';
 import type { Project } from '../../db/project.js';
@@ -188,9 +188,19 @@ function mergedRow(before: EventRow, row: EventRow): EventRow {
   const cells = Array.from(newer.table.columns, (_, index) => {
     const [one, other] = [newer.cells[index], older.cells[index]];
     if (index !== traits || one == null || other == null) return one ?? other;
-    return JSON.stringify({ ...(JSON.parse(other) as object), ...(JSON.parse(one) as object) });
+    return mergedJson(other, one);
   });
   return { ...newer, cells };
+}
+
+/** Two JSON objects as one, with the digits of both; a member of the second takes the place of one of the first. */
+function mergedJson(first: string, second: string): string {
+  const members = [first, second].flatMap((text) => {
+    const node = readEventsBody(Buffer.from(text), Infinity);
+    return node.kind === 'object' ? node.members : [];
+  });
+  const texts = [...new Map(members)].map(([key, node]) => `${JSON.stringify(key)}:${jsonText(node)}`);
+  return `{${texts.join()}}`;
 }
 
 /** An event that happened before the latest one adds only what nobody has said since. */

@@ -152,7 +152,7 @@ const TRACK: Operation = {
       count: (rows) => engine.appendRates.count(caller, 'rows', rows),
       counts: engine.eventCounts,
       schemaHoldMs: settings.schemaHoldMs,
-    });
+    }).catch(sayWhenThereMayBeRoom);
     const { wrong, refused, duplicates } = tracked;
     // What a table refuses may depend on what is stored.
     const quarantined = wrong + (appendsOnly(caller) ? 0 : refused);
@@ -164,6 +164,15 @@ const TRACK: Operation = {
     };
   },
 };
+
+/** After so many seconds an SDK tries again if there is no room: somebody has to make it, and SDKs count their attempts. */
+const ROOM_S = 30;
+
+/** @throws EngineError */
+function sayWhenThereMayBeRoom(error: unknown): never {
+  const lacksRoom = error instanceof EngineError && ['quota_exceeded', 'disk_full'].includes(error.code);
+  throw lacksRoom ? error.with({ retryAfter: ROOM_S }) : error;
+}
 
 const HINT = `POST /v1/batch, or ${CALL_TYPES.join(', ')}.`;
 
