@@ -1,9 +1,18 @@
 /** Rows in the text format of COPY (Postgres manual, COPY, Text Format). */
 
-/** @param row values in Postgres's text format; null and undefined are NULL */
-export function copyLine(row: readonly (string | null | undefined)[]): string {
+type Row = readonly (string | null | undefined)[];
+
+/**
+ * @param row values in Postgres's text format; null and undefined are NULL
+ * @param columns the indexes of those that the COPY names; default: all
+ */
+export function copyLine(row: Row, columns: readonly number[] | null = null): string {
+  const count = columns?.length ?? row.length;
   let line = '';
-  for (let i = 0; i < row.length; i++) line += i === 0 ? field(row[i]) : `\t${field(row[i])}`;
+  for (let i = 0; i < count; i++) {
+    const value = field(row[columns === null ? i : (columns[i] ?? 0)]);
+    line += i === 0 ? value : `\t${value}`;
+  }
   return `${line}\n`;
 }
 

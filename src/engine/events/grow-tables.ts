@@ -47,29 +47,22 @@ export async function makeFixedTables(
 /** Why a relation is not the table that events need. */
 async function whatEventsLack(db: QueryRunner, table: Table, fixed: Columns): Promise<ErrorDetail[]> {
   const { name, kind, columns } = table;
-  const wrong = (message: string, column?: string): ErrorDetail => ({
-    error: 'table_exists',
-    ...(column !== undefined && { column }),
-    message: `"${name}" ${message}`,
-  });
-  if (kind !== 'table') return [wrong(`is a ${kind.replace('_', ' ')}, and events need a table of that name`)];
+  const taken = (message: string, column?: string): ErrorDetail[] => [
+    { error: 'table_exists', ...(column !== undefined && { column }), message },
+  ];
+  if (kind !== 'table') return taken(`"${name}" is a ${kind.replace('_', ' ')}, and events need a table of that name`);
   const types = new Map(columns.map((column) => [column.name, column.displayType]));
   const errors = Object.entries({ id: 'TEXT', ...fixed }).flatMap(([column, needed]) => {
     const type = types.get(column);
     if (type === needed || (type === undefined && column !== 'id')) return [];
-    return [
-      wrong(
-        `${type === undefined ? 'lacks' : 'has'} the column "${column}"${type === undefined ? '' : ` of ${type}`}, and events need ${needed}`,
-        column,
-      ),
-    ];
+    return taken(`Table "${name}": column "${column}" is ${type ?? 'missing'}, and events need ${needed}`, column);
   });
   if (errors.length > 0) return errors;
   return findKey(db, table, 'events', ['id']).then(
     () => [],
     (error: unknown) => {
-      if (error instanceof EngineError) return [wrong('has no primary key on "id", and events need one', 'id')];
-      throw error;
+      if (!(error instanceof EngineError)) throw error;
+      return taken(`Table "${name}": column "id" is no primary key, and events need one`, 'id');
     },
   );
 }

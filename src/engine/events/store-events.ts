@@ -45,14 +45,14 @@ interface StoreRequest {
  * @throws EngineError quota_exceeded, table_busy and others that concern no single event
  */
 export async function storeEvents(request: StoreRequest): Promise<StoredEvents | null> {
-  const { project, events, queues, throttle, signal } = request;
+  const { project, events, wrong, queues, throttle, signal } = request;
   const fresh = withoutRepeats(events);
   const duplicates = events.length - fresh.length;
   const outcome = await queues.of(project).add({
     ...{ project, signal, records: fresh.length },
     rows: fresh.flatMap(({ rows }) => rows),
     people: fresh.flatMap(({ person }) => person ?? []),
-    quarantine: await throttle.runSteps(project.id, quarantineOf(request, [])),
+    quarantine: wrong.length === 0 ? [] : await throttle.runSteps(project.id, quarantineOf(request, [])),
     bytes: fresh.reduce((sum, { event }) => sum + event.text.length, 0),
   });
   if (outcome === 'outdated') return null;
@@ -158,8 +158,9 @@ function copyOf(table: Table, rows: readonly EventRow[]): Step {
   const columns = givenColumns(table, cells);
   const names = join(columns.map((index) => columnName(table, index)));
   const { text, params } = sql`COPY ${ident(table.schema, table.name)} (${names}) FROM STDIN`;
-  const lines = cells.map((row) => copyLine(columns.map((index) => row[index])));
-  return { text, params, data: [Buffer.from(lines.join(''))] };
+  let rowsAsText = '';
+  for (const row of cells) rowsAsText += copyLine(row, columns);
+  return { text, params, data: [Buffer.from(rowsAsText)] };
 }
 
 // The latest traits: rows of `users` and `accounts`, which events change.

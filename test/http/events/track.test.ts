@@ -383,7 +383,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expectFailure(refused, 409, 'table_exists');
       expect((refused.body.errors as { message: string }[]).map(({ message }) => message)).toEqual([
         '"pages" is a view, and events need a table of that name',
-        '"tracks" has no primary key on "id", and events need one',
+        'Table "tracks": column "id" is no primary key, and events need one',
       ]);
       await other.rows('DROP VIEW pages; DROP TABLE tracks');
       await other.call('PUT', '/api/cdp/events', { body: {} });
