@@ -191,7 +191,7 @@ describe('on the running service', () => {
     const created = await run(...create);
     expect(created.stderr).toContain(
       'It may insert records, and learn nothing about those that are stored, only into clicks, views, ' +
-        'from a browser only by pages of https://shop.example.com, at most 5000 rows a day. It never expires.',
+        'from a browser only by pages of https://shop.example.com, at most 5000 rows a day, without changing users and accounts. It never expires.',
     );
     const shown = await json('token', 'show', 'page');
     expect(shown.limits).toMatchObject({ tables: ['clicks', 'views'], rows_per_day: 5000, requests_per_day: null });

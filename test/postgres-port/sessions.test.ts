@@ -152,7 +152,7 @@ describe.each(stages)('on %s', (_name, major, start) => {
       const [reading, writing] = [await project.tokenWith('sql:read'), await project.tokenWith('sql:write')];
       expect({
         noToken: await refusedLogin({ ...config, password: '' }),
-        wrongToken: await refusedLogin({ ...config, password: `${project.token.slice(0, -1)}x` }),
+        wrongToken: await refusedLogin({ ...config, password: `${project.token.slice(0, -1)}-` }),
         wrongUser: await refusedLogin({ ...config, user: 'postgres' }),
         upperCase: await refusedLogin({ ...config, user: 'Writer' }),
         otherProject: await refusedLogin({ ...config, database: other.name }),
