@@ -15,7 +15,7 @@ import { schemaUnchanged, type Table } from '../catalog/catalog.js';
 import { lockToWrite } from '../catalog/find-table.js';
 import { type BatchInsert, columnName, givenColumns, sourceRows } from '../insert/insert-statement.js';
 import { quarantineRecords } from '../insert/quarantine.js';
-import { recordDetail, recordErrorCode, recordHint, storeWhatFits } from '../insert/refused-records.js';
+import { quarantinedDetail, storeWhatFits } from '../insert/refused-records.js';
 import { resetIfCodeRuns, type StoreOutcome, storingStatements, whyNotStored } from '../insert/store-rows.js';
 import { type SharedWrite, type WaitingWrites, WriteQueue } from '../insert/write-queue.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
@@ -320,14 +320,7 @@ async function storeFitting(
   const errors = new Map<EventRow, ErrorDetail[]>();
   for (const refusal of outcome.refused) {
     const row = rows[refusal.record];
-    if (row === undefined) continue;
-    const hint = recordHint(refusal.error);
-    const detail = {
-      ...recordDetail(refusal),
-      ...(hint !== undefined && { hint }),
-      error: recordErrorCode(refusal.error),
-    };
-    errors.set(row, [...(errors.get(row) ?? []), detail]);
+    if (row !== undefined) errors.set(row, [...(errors.get(row) ?? []), quarantinedDetail(refusal)]);
   }
   for (const [row, details] of errors) refused.push({ table: table.name, text: recordOf(row), errors: details });
   return rows.filter((row) => !errors.has(row));

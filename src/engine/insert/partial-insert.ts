@@ -14,7 +14,7 @@ import type { Project } from '../../db/project.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { rowsStored } from './insert-statement.js';
 import { quarantineRecords } from './quarantine.js';
-import { recordErrorCode, recordDetail, recordHint, storeWhatFits } from './refused-records.js';
+import { quarantinedDetail, recordErrorCode, storeWhatFits } from './refused-records.js';
 import { type BatchRequest, type Inserted, insertResponse, rowsChanged, upsertResponse } from './batch.js';
 import { resetIfCodeRuns, storingStatements } from './store-rows.js';
 import { countStored, type StoredCounts, type UpsertRule } from './upsert.js';
@@ -81,9 +81,7 @@ export async function storePartially(
   if (role !== null && denied !== undefined) throw denied.error;
   errorCount += outcome.refused.length;
   for (const one of outcome.refused) {
-    const hint = recordHint(one.error);
-    const detail = { ...recordDetail(one), ...(hint === undefined ? {} : { hint }), error: recordErrorCode(one.error) };
-    errors.set(one.record, [...(errors.get(one.record) ?? []), detail]);
+    errors.set(one.record, [...(errors.get(one.record) ?? []), quarantinedDetail(one)]);
   }
   if (dryRun !== null && outcome.refused.length > 0) {
     // Postgres has counted the rows of attempts that were rolled back, too.

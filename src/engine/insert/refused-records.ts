@@ -4,7 +4,7 @@
  */
 import type { RecordCells } from '../../codec/index.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
-import { EngineError, type EngineErrorOptions, type ErrorCode } from '../../contract/errors.js';
+import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import type { QueryRunner } from '../../db/query-runner.js';
@@ -289,7 +289,7 @@ export function recordErrorCode(error: PostgresError): ErrorCode {
 }
 
 /** Postgres's hint, or that of a trigger; ours where records cannot do what it says. */
-export const recordHint = ({ sqlstate, fields }: PostgresError): string | undefined =>
+const recordHint = ({ sqlstate, fields }: PostgresError): string | undefined =>
   sqlstate === SQLSTATE.GENERATED_ALWAYS ? GENERATED : fields.hint;
 
 const GENERATED =
@@ -306,7 +306,13 @@ export interface Refusal {
   isValueError?: true;
 }
 
-export function recordDetail({ record, column, columns, error, isValueError }: Refusal) {
+/** All that the quarantine keeps of a refusal. */
+export function quarantinedDetail(refusal: Refusal): ErrorDetail {
+  const hint = recordHint(refusal.error);
+  return { ...recordDetail(refusal), ...(hint !== undefined && { hint }), error: recordErrorCode(refusal.error) };
+}
+
+function recordDetail({ record, column, columns, error, isValueError }: Refusal) {
   const { sqlstate, fields, message } = error;
   const { constraint } = fields;
   const about = sqlstate === SQLSTATE.UNIQUE_VIOLATION ? (column ?? constraint) : (constraint ?? column);

@@ -18,6 +18,17 @@ export function projectOf({ request }: Call): Project {
 }
 
 /**
+ * The project of a caller that acts as no role.
+ * @param why roles may not do this, after "The token acts as the role "x""
+ * @throws EngineError insufficient_scope
+ */
+export function projectOfOwner(call: Call, why: string): Project {
+  const { role } = call.caller;
+  if (role === null) return projectOf(call);
+  throw new EngineError('insufficient_scope', `The token acts as the role "${role}"${why}`);
+}
+
+/**
  * A value in the JSON body with every digit of its numbers, read when it is the project's turn; undefined if there is none.
  * @param path the keys that lead to it
  */

@@ -19,7 +19,7 @@ import { decodeBody } from '../body.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import { HttpError } from '../response/error-exit.js';
 import type { Call } from '../route.js';
-import { projectOf, schemaOptions } from './call-inputs.js';
+import { projectOf, projectOfOwner, schemaOptions } from './call-inputs.js';
 import { GROWING_ERRORS, type Operation, succeeds } from './operation.js';
 
 /** The calls in the path, with the short names that browsers use; null: a batch. */
@@ -54,7 +54,7 @@ const SET_EVENTS: Operation = {
   async handle(call) {
     const { engine, request } = call;
     const body = request.body as wire.EventSettingsBody;
-    const events = await setEvents(engine, projectOfOwner(call), body, auditOriginOf(request), schemaOptions(call));
+    const events = await setEvents(engine, ownProject(call), body, auditOriginOf(request), schemaOptions(call));
     return { body: { success: true, message: 'events are on', events } };
   },
 };
@@ -91,20 +91,14 @@ const DROP_EVENTS: Operation = {
   success: succeeds(200, wire.EventsResponse, 'events are off', { events: null }),
   errors: ['request_in_flight', 'outcome_unknown'],
   async handle(call) {
-    await dropEvents(call.engine, projectOfOwner(call), auditOriginOf(call.request));
+    await dropEvents(call.engine, ownProject(call), auditOriginOf(call.request));
     return { body: { success: true, message: 'events are off', events: null } };
   },
 };
 
-/** @throws EngineError insufficient_scope: the caller acts as a role */
-function projectOfOwner(call: Call): Project {
-  const { role } = call.caller;
-  if (role === null) return projectOf(call);
-  throw new EngineError(
-    'insufficient_scope',
-    `The token acts as the role "${role}": what events write, and which tables they make, is not a matter of roles`,
-  );
-}
+/** @throws EngineError insufficient_scope */
+const ownProject = (call: Call): Project =>
+  projectOfOwner(call, ': what events write, and which tables they make, is not a matter of roles');
 
 const TRACK: Operation = {
   method: 'POST',
@@ -137,7 +131,7 @@ const TRACK: Operation = {
     const { call: name } = request.params as { call: string };
     const type = CALLS.get(name);
     if (type === undefined) throw new EngineError('not_found', `There is no call "${name}"`, { hint: HINT });
-    const project = projectOfOwner(call);
+    const project = ownProject(call);
     const events = await settingsOf(call, project);
     const { context } = request;
     const body = context.body.length > 0 ? context.body : await decodeBody(request);

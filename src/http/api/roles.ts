@@ -1,5 +1,4 @@
 /** Roles of a project: creating, listing, describing and dropping them. Only a token that acts as none may. */
-import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import { ROLE_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
@@ -7,19 +6,15 @@ import * as wire from '../../contract/wire/roles.js';
 import type { Project } from '../../db/project.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import type { Call } from '../route.js';
-import { projectOf } from './call-inputs.js';
+import { projectOfOwner } from './call-inputs.js';
 import { type Operation, succeeds } from './operation.js';
 
 const RoleInPath = Type.Object({ role_name: Type.String({ [DOCUMENTED]: { pattern: ROLE_NAME_PATTERN } }) });
 
 const roleInPath = ({ request }: Call): string => (request.params as { role_name: string }).role_name;
 
-/** The project of a caller that acts as no role. @throws EngineError insufficient_scope */
-function projectOfOwner(call: Call): Project {
-  const { role } = call.caller;
-  if (role === null) return projectOf(call);
-  throw new EngineError('insufficient_scope', `The token acts as the role "${role}", and roles do not manage roles`);
-}
+/** @throws EngineError insufficient_scope */
+const ownProject = (call: Call): Project => projectOfOwner(call, ', and roles do not manage roles');
 
 const EXAMPLE: wire.Role = {
   name: 'intern',
@@ -48,7 +43,7 @@ const CREATE_ROLE: Operation = {
   errors: ['invalid_name', 'reserved_name', 'unique_violation', 'not_found', ...CHANGE_ERRORS],
   async handle(call) {
     const { name, comment = null } = call.request.body as wire.CreateRoleBody;
-    const { row } = projectOfOwner(call);
+    const { row } = ownProject(call);
     const role = await call.engine.roles.create(row, name, comment, auditOriginOf(call.request));
     return { body: { success: true, message: 'role created', role } };
   },
@@ -66,7 +61,7 @@ const LIST_ROLES: Operation = {
   success: succeeds(200, wire.RolesResponse, '1 role', { roles: [EXAMPLE] }),
   errors: [],
   async handle(call) {
-    const roles = await call.engine.roles.list(projectOfOwner(call).row);
+    const roles = await call.engine.roles.list(ownProject(call).row);
     return { body: { success: true, message: counted(roles.length, 'role'), roles } };
   },
 };
@@ -99,7 +94,7 @@ const READ_ROLE: Operation = {
   }),
   errors: ['not_found'],
   async handle(call) {
-    const role = await call.engine.roles.show(projectOfOwner(call), roleInPath(call), call.signal);
+    const role = await call.engine.roles.show(ownProject(call), roleInPath(call), call.signal);
     return { body: { success: true, message: 'role found', role } };
   },
 };
@@ -125,7 +120,7 @@ const DROP_ROLE: Operation = {
   errors: ['not_found', ...CHANGE_ERRORS],
   async handle(call) {
     const name = roleInPath(call);
-    const dropped = await call.engine.roles.drop(projectOfOwner(call).row, name, auditOriginOf(call.request));
+    const dropped = await call.engine.roles.drop(ownProject(call).row, name, auditOriginOf(call.request));
     const counts = { revoked_tokens: dropped.revokedTokens, dropped_large_objects: dropped.largeObjects };
     return { body: { success: true, message: 'role dropped', role: name, ...counts } };
   },
