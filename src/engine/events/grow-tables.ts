@@ -1,5 +1,6 @@
 /** Makes the tables and columns that events need. */
 import { LRUCache } from 'lru-cache';
+import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type ErrorCode, type ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
@@ -27,20 +28,19 @@ export async function makeFixedTables(
   options: SchemaOptions,
 ): Promise<void> {
   const fixed = fixedTables(settings);
-  const others = await project.read(options, async (db) => {
+  const errors = await project.read(options, async (db) => {
+    const found = new ErrorCollector();
     const rows = await db.query(tablesToWrite(project.schema, [...fixed.keys()]));
-    const errors: ErrorDetail[] = [];
-    for (const table of readTables(project.schema, rows))
-      errors.push(...(await whatEventsLack(db, table, fixed.get(table.name) ?? {})));
-    return errors;
+    for (const table of readTables(project.schema, rows)) {
+      for (const { error, ...detail } of await whatEventsLack(db, table, fixed.get(table.name) ?? {}))
+        found.add(error, () => detail);
+    }
+    return found;
   });
-  if (others.length > 0) {
-    throw new EngineError('table_exists', others[0]?.message ?? '', {
-      errors: others.slice(0, LIMITS.errorsListed),
-      errorCount: others.length,
-      hint: 'The project has tables of its own by names that events need. Rename them, or take events in another project.',
-    });
-  }
+  const hint =
+    'The project has tables of its own by names that events need. Rename them, or take events in another project.';
+  const error = errors.toError({ hint });
+  if (error !== undefined) throw error;
   await change(project, fixed, options);
 }
 
@@ -103,27 +103,25 @@ export async function grow(
   }
   for (const [table, names] of wider) {
     for (const name of names) {
-      const key = `${project.cacheKey} ${table} ${name}`;
-      if (NOT_WIDENED.get(key)) continue;
-      const widened = await alterColumn(
-        project,
-        table,
-        name,
-        { new_type: 'FLOAT' },
-        { ...options, holdMs: WIDEN_MS },
-      ).then(
-        () => true,
-        // Such as a large table, a view, or an integer that FLOAT would round. The value has no column then.
-        (error: unknown) => {
-          if (!(error instanceof EngineError)) throw error;
-          NOT_WIDENED.set(key, true);
-          return false;
-        },
-      );
-      hasChanged ||= widened;
+      if (await widen(project, table, name, options)) hasChanged = true;
     }
   }
   return hasChanged;
+}
+
+/** Makes an INTEGER column one of FLOAT, if that loses nothing. @returns whether it did */
+async function widen(project: Project, table: string, column: string, options: SchemaOptions): Promise<boolean> {
+  const key = `${project.cacheKey} ${table} ${column}`;
+  if (NOT_WIDENED.get(key)) return false;
+  try {
+    await alterColumn(project, table, column, { new_type: 'FLOAT' }, { ...options, holdMs: WIDEN_MS });
+    return true;
+  } catch (error) {
+    // Such as a large table, a view, or an integer that FLOAT would round. The value has no column then.
+    if (!(error instanceof EngineError)) throw error;
+    NOT_WIDENED.set(key, true);
+    return false;
+  }
 }
 
 /** The reasons for which nothing can be made now, and may be later. */
