@@ -19,6 +19,7 @@ const NOT_DONE = {
   copy_archives: 'archived WAL is not copied into the backup folder (setting backup-to)',
   recover_moves: 'interrupted moves are not cleaned up',
   watch_archives: 'archives are not checked',
+  watch_feeds: 'changes that were not stored before a server ended are not stored, and old changes are not removed',
   watch_disk: 'the free disk space is not checked (setting disk-reserve-mib)',
   watch_servers: 'changes of the list of servers and replicas are not noticed',
   watch_session_times: 'the time limits and quotas of sessions of the Postgres port are not checked',

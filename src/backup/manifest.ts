@@ -2,6 +2,7 @@
 import { PROJECT_NAME_PATTERN, ROLE_NAME_PATTERN, SCOPES } from '../contract/names.js';
 import { type Schema, type Static, Type } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
+import { FeedSettings } from '../contract/wire/changes.js';
 import { EventSettings } from '../contract/wire/events.js';
 import { TokenLimits } from '../contract/wire/token-limits.js';
 import { DistributedTable } from './distributed-tables.js';
@@ -184,6 +185,8 @@ export const Control = Type.Object({
       own_schemas: Type.Optional(Type.Boolean()),
       /** How it takes events of the tracking API; null: it takes none. Missing in backups of earlier versions. */
       events: Type.Optional(Optional(EventSettings)),
+      /** Its feed of changes; null: it has none. Missing in backups of earlier versions. */
+      feed: Type.Optional(Optional(FeedSettings)),
       /** Whether its write-ahead log was archived. Missing in backups of earlier versions. */
       archive: Type.Optional(Type.Boolean()),
       /** Roles that it has made. Missing in backups of earlier versions. */

@@ -7,6 +7,7 @@ import { isProjectName } from '../contract/names.js';
 import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import type { PlacementRequest } from '../contract/servers.js';
 import { tablesInWords, type RestoreDone } from '../contract/wire/admin-socket.js';
+import type { FeedSettings } from '../contract/wire/changes.js';
 import type { EventSettings } from '../contract/wire/events.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
@@ -112,6 +113,8 @@ interface ChosenProject {
   readonly ownSchemas: boolean;
   /** How it takes events; null: it takes none. */
   readonly events: EventSettings | null;
+  /** Its feed of changes, which begins anew; null: it has none. */
+  readonly feed: FeedSettings | null;
   /** Whether its write-ahead log was archived. */
   readonly archive: boolean;
   readonly roles: readonly RoleRow[];
@@ -142,7 +145,7 @@ function chooseProjects(
     const stored = control.projects.find(({ name }) => name === saved.name);
     if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL_MEMBER} lacks ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes } = stored;
-    const { own_schemas: ownSchemas = true, events = null, archive = false } = stored;
+    const { own_schemas: ownSchemas = true, events = null, feed = null, archive = false } = stored;
     const roles = (stored.roles ?? []).map(storedRole);
     // A copy under another name gets no tokens: they were issued for the original.
     const tokens = as === null ? stored.tokens.map(storedToken) : [];
@@ -155,6 +158,7 @@ function chooseProjects(
       quotaBytes,
       ownSchemas,
       events,
+      feed,
       archive,
       roles,
       tokens,
@@ -396,7 +400,10 @@ async function restoreProject(
   let filled: Awaited<ReturnType<typeof fillProject>> = { tables: null, left_out: [], damage: null };
   const restoreInto = async ({ id, placement }: NewProject) => {
     filled = await fillProject(services, placement, contents, roles, signal);
-    await services.control.projects.adoptHistory(id, chosen, tokens);
+    const { files } = services.servers.tenancyOf(placement);
+    await services.control.projects.adoptHistory(id, { ...chosen, feed: files === null ? null : chosen.feed }, tokens);
+    // The next start decodes changes, and begins a new log before the first request.
+    if (chosen.feed !== null) await files?.stop(placement.server);
     return status;
   };
   await services.projects.restore(name, placementRequest, restoreInto, contents.make);

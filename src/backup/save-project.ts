@@ -87,6 +87,7 @@ export async function controlRow(
     quota_bytes: row.quotaBytes,
     own_schemas: row.placement.ownSchemas,
     events: row.events,
+    feed: row.feed,
     archive: files !== null && (await files.archivesWal(row.placement.server)),
     roles: roles.map(({ name, comment, createdAt }) => ({ name, comment, created_at: createdAt.toISOString() })),
     tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),

@@ -173,6 +173,16 @@ export const ERROR_CODES = {
     meaning: 'The Idempotency-Key was settled as not stored; requests that use it are always rejected.',
     action: 'To send the data after all, use a new key.',
   },
+  not_supported: {
+    status: 409,
+    meaning: 'The project is on a server where this is not possible; the message says why.',
+    action: 'Do without it, or move the project.',
+  },
+  cursor_expired: {
+    status: 410,
+    meaning: 'The changes after this cursor are no longer kept, or the feed began anew.',
+    action: 'Read the tables again as the hint says, and go on from the cursor of that.',
+  },
   payload_too_large: {
     status: 413,
     meaning: 'The body, compressed or decompressed, is larger than the limit.',

@@ -40,3 +40,6 @@ export const patternInWords = (pattern: string): string | undefined => IN_WORDS[
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export const isUuid = (text: string): boolean => UUID.test(text);
+
+/** A cursor of a feed: its log, a position in hexadecimal, a number, and perhaps numbers of transactions. */
+export const CURSOR_PATTERN = '^[0-9a-f]{8}\\.[0-9a-f]{1,16}\\.[0-9]{1,10}(\\.[0-9]{1,10}(-[0-9]{1,10}){0,999})?$';

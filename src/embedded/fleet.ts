@@ -10,7 +10,7 @@ import { runsAsRoot } from './accounts.js';
 import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
-import { configValue, PORT, serverConfig, type ServerTuning, SUPERUSER } from './postgres-config.js';
+import { configFile, PORT, serverConfig, type ServerTuning, SUPERUSER } from './postgres-config.js';
 import type { EmbeddedFolder } from './embedded-folder.js';
 import { bytesIn } from './disk-reserve.js';
 import { defaultParallelWorkers, defaultSharedBuffers, memoryBytes, MIN_BUFFERS_MIB } from './process-limits.js';
@@ -26,6 +26,7 @@ import {
   ARCHIVE_SETTINGS,
   CONTROL,
   existingServerFolder,
+  FEED,
   makeRootFolder,
   makeServerFolder,
   projectFolder,
@@ -62,6 +63,14 @@ export interface FleetSettings extends HousekeepingSettings {
 export interface FleetEvents extends HousekeepingEvents {
   /** A server exited unexpectedly, or did not start. */
   failed(id: string, reason: string, pauseMs: number): void;
+  /** A server is about to start: its settings files can still change. Must not reject. */
+  beforeStart(id: string, folder: ServerFolder): Promise<void>;
+  /** A server accepts connections; it is used when this has resolved. Must not reject. */
+  started(id: string): Promise<void>;
+  /** A running server is about to be stopped, for whatever reason. Must not reject. @param isUnused nobody uses it */
+  stopping(id: string, isUnused: boolean): Promise<void>;
+  /** A server has been removed. */
+  removed(id: string): void;
 }
 
 /** The errors for writes while the disk is nearly full. */
@@ -269,13 +278,17 @@ export class Fleet {
   private async configure(id: string, file: string, settings: Readonly<Record<string, string>> | null): Promise<void> {
     const path = join((await this.folderOf(id)).root, file);
     if (settings === null) return rm(path, { force: true });
-    const lines = Object.entries(settings).map(([name, value]) => `${name} = ${configValue(value)}\n`);
-    await replaceFile(path, lines.join(''));
+    await replaceFile(path, configFile(settings));
   }
 
   /** Bytes on disk of a server's database, running or not. @throws the system's error */
   databaseBytes(id: string): Promise<number> {
     return bytesIn(join(this.serversFolder.folder, projectFolder(id), 'data'), join('base', DATABASE_OID));
+  }
+
+  /** Bytes on disk of the changes that are kept for a server's feed. @throws the system's error */
+  feedBytes(id: string): Promise<number> {
+    return bytesIn(join(this.serversFolder.folder, projectFolder(id), FEED));
   }
 
   /** Stops a server, and removes all of its files. Can be repeated after a partial removal. */
@@ -288,6 +301,7 @@ export class Fleet {
     await removeFolder(folder.root);
     await removeFolder(dirname(folder.socketDir));
     this.servers.delete(id);
+    this.events.removed(id);
     await this.accounts?.release(id, account.uid);
   }
 
@@ -334,11 +348,14 @@ export class Fleet {
       const config = serverConfig(folder, await this.sizeOf(id, server), this.major);
       const options = { config, backendMib, isFirstVictim: true, exclusive: true };
       this.events.inUse(id);
+      await this.events.beforeStart(id, folder);
       const postmaster = await startPostmaster(folder, this.binaries, options, signal);
       server.postmaster = postmaster;
       // Without its own group, the server still runs.
       await this.cgroups?.add(id, postmaster.pid, GROUP_LIMITS).catch(() => {});
+      if (!signal.aborted) await this.events.started(id);
       const stop = async () => {
+        await this.events.stopping(id, server.users === 0);
         await postmaster.stop();
         await this.cgroups?.remove(id);
       };

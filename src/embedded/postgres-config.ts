@@ -112,8 +112,14 @@ export function serverConfig(folder: ServerFolder, size: ServerTuning, major: nu
   ].join('\n');
 }
 
+/** A file that it includes. */
+export const configFile = (settings: Readonly<Record<string, string>>): string =>
+  Object.entries(settings)
+    .map(([name, value]) => `${name} = ${configValue(value)}\n`)
+    .join('');
+
 /**
  * A value for postgresql.conf (Postgres manual, Parameter Interaction via the Configuration File), where a backslash
  * escapes as in a C string.
  */
-export const configValue = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;
+const configValue = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;

@@ -14,7 +14,7 @@ export interface ServerFolder {
   readonly data: string;
   readonly config: string;
   readonly hba: string;
-  /** Files with further settings, if they exist: for a recovery, the WAL archive, a stream, and the operator's own. */
+  /** Files with further settings, if they exist: for a recovery, the WAL archive, a stream, a feed, and the operator's own. */
   readonly ownSettings: readonly string[];
   readonly log: string;
   readonly socketDir: string;
@@ -30,6 +30,12 @@ export const RECOVERY_SETTINGS = 'recovery-settings.conf';
 
 /** In the folder of a server whose WAL is archived. */
 export const ARCHIVE_SETTINGS = 'archive.conf';
+
+/** In the folder of a server whose project has a feed. */
+export const FEED_SETTINGS = 'feed.conf';
+
+/** In the folder of a server: the log of its changes. */
+export const FEED = 'feed';
 
 /** In the folder of a server whose project is being moved by a stream. */
 export const STREAM_SETTINGS = 'stream.conf';
@@ -61,6 +67,7 @@ export function serverFolder(
       join(root, 'data', RECOVERY_SETTINGS),
       join(root, ARCHIVE_SETTINGS),
       join(root, STREAM_SETTINGS),
+      join(root, FEED_SETTINGS),
       join(serversFolder.folder, 'local.conf'),
       join(root, 'local.conf'),
     ],

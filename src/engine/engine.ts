@@ -19,6 +19,7 @@ import type { ServerCapacities } from '../db/server-capacities.js';
 import type { Load, SlotClass } from '../db/slots.js';
 import type { DatabaseAccess } from '../db/database-access.js';
 import type { Spools } from './insert/stream/spool.js';
+import type { Feeds } from '../feed/feeds.js';
 import type { EventQueues } from './events/store-events.js';
 import { EventCounts } from './events/track.js';
 import type { TableCache } from './insert/table-cache.js';
@@ -58,6 +59,7 @@ interface EngineLoad {
 export interface EngineParts {
   readonly control: ControlDatabase;
   readonly servers: Servers;
+  readonly feeds: Feeds;
   readonly serverWatch: ServerWatch;
   readonly databaseSetup: ProjectDatabaseSetup;
   readonly audit: Audit;
@@ -161,6 +163,7 @@ export class Engine extends Parts {
     this.projects.close();
     this.serverWatch.close();
     this.archiveWatch.close();
+    this.feeds.close();
     await this.moves.close();
     await this.sessions?.close();
     this.databaseAccess.close();

@@ -16,6 +16,7 @@ import { ProjectDatabaseSetup } from '../tenancy/project-database-setup.js';
 import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { OwnDatabaseTenancy } from '../tenancy/own-database-tenancy.js';
+import { Feeds } from '../feed/feeds.js';
 import { EventQueues } from './events/store-events.js';
 import { AppendRates } from './access/append-rates.js';
 import { Authenticator } from './access/authenticate.js';
@@ -90,7 +91,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
   let servers: Servers | undefined;
   try {
     const services = await openControl(settings, pool, signal);
-    const { control, databaseSetup, audit } = services;
+    const { control, databaseSetup, audit, feeds } = services;
     servers = services.servers;
     const projects = new Projects(services, (projectId) => database.forget(projectId));
     await projects.unfinished.clear();
@@ -101,9 +102,11 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
     const { log } = settings;
     const throttle = new EventLoopThrottle();
     const ofSessions = { servers, projects, quotas, audit, log, projectSessions, corruption, ...access };
+    feeds.open(servers);
     return new Engine({
       control,
       servers,
+      feeds,
       serverWatch: new ServerWatch(control.servers, servers, settings.log, (names) =>
         database.capacities.retain(names),
       ),
@@ -146,7 +149,11 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
 }
 
 /** The control database and the projects' servers: one instance at a time prepares them. */
-async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortSignal): Promise<ProjectServices> {
+async function openControl(
+  settings: EngineSettings,
+  pool: Pool,
+  signal?: AbortSignal,
+): Promise<ProjectServices & { feeds: Feeds }> {
   const { address, embedded, idleStopMs, secret, secretPrevious, waiting } = settings;
   const audit = new Audit(new AuditRows(pool), settings);
   const moveRows = new MoveRows(new ControlPool(pool));
@@ -154,6 +161,7 @@ async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortS
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
+  const feeds = new Feeds(settings.diskReserveMib * MIB, settings.log);
   const prepare = async (control: ControlDatabase): Promise<Pick<ProjectServices, 'servers' | 'databaseSetup'>> => {
     const isAtRest = (placement: Placement) => moveRows.isAtRest(placement);
     const onRestored = (placement: Placement, restored: readonly string[]): void => {
@@ -169,7 +177,8 @@ async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortS
     );
     const provisioning = { databaseSetup, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
-      const events = serverEvents(control, audit, settings.log);
+      feeds.control = control;
+      const events = serverEvents(control, audit, feeds, settings.log);
       const tenancy = await OwnServerTenancy.open(embedded, databaseSetup, control, idleStopMs, events);
       return { servers: new Servers(tenancy, provisioning), databaseSetup };
     }
@@ -179,7 +188,7 @@ async function openControl(settings: EngineSettings, pool: Pool, signal?: AbortS
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare, waiting, signal);
-  return { control, moveRows, ...prepared, audit, log: settings.log };
+  return { control, moveRows, ...prepared, audit, log: settings.log, feeds };
 }
 
 async function openBackupPlan({ backupTo, backupAt }: EngineSettings, control: ControlDatabase) {
@@ -221,8 +230,9 @@ function databaseAccess(
 function serverEvents(
   control: ControlDatabase,
   audit: Audit,
+  feeds: Feeds,
   log: Log,
-): Pick<FleetEvents, 'failed' | 'grew' | 'unreadable'> {
+): Omit<FleetEvents, 'beforeStop' | 'inUse'> {
   const report = async (server: string, trouble: string, details: object, isCrash = true) => {
     // If the lookup fails, the report names no project.
     const project = await control.projects.find('server', server).catch(() => null);
@@ -232,8 +242,14 @@ function serverEvents(
     if (isCrash) audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });
   };
   return {
-    failed: (server, reason, pauseMs) =>
-      void report(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
+    beforeStart: (server, folder) => feeds.beforeStart(server, folder),
+    started: (server) => feeds.started(server),
+    stopping: (server, isUnused) => feeds.stopping(server, isUnused),
+    removed: (server) => feeds.forget(server),
+    failed: (server, reason, pauseMs) => {
+      feeds.failed(server);
+      void report(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs });
+    },
     grew: (server, bytes) =>
       void report(
         server,

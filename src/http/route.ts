@@ -72,6 +72,8 @@ export interface Route {
   readonly writesEntry?: true;
   /** The slot that its work in the project's database takes; null: it does none. */
   readonly slot: SlotClass | null;
+  /** It may take long without the project's database: it is listed, and ends with its token. */
+  readonly waits?: true;
   /** SQL command, if there is a single one; names the span. */
   readonly command?: string;
   readonly query?: Schema;

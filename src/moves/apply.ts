@@ -2,8 +2,21 @@
  * Applies the changes of the source to the target. Within a batch, the changes of one table keep their order; tables
  * need not wait for each other, because no trigger runs and no foreign key is checked (`stream.ts`).
  */
-import { BEGIN, COMMIT, copyLine, ident, join, readCommandTag, type Session, sql, type Step } from '../pg/index.js';
-import { type Change, readMessage, type Relation, type Values } from './pgoutput.js';
+import {
+  BEGIN,
+  type Change,
+  COMMIT,
+  copyLine,
+  ident,
+  join,
+  readCommandTag,
+  readMessage,
+  type Relation,
+  type Session,
+  sql,
+  type Step,
+  type Values,
+} from '../pg/index.js';
 
 /** Maximum size of a batch: in changes, and approximately in bytes. */
 const BATCH_CHANGES = 5_000;

@@ -4,7 +4,7 @@
  * are applied.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ident, join, literal, PostgresError, type Session, sql, trusted } from '../pg/index.js';
+import { ident, join, literal, PostgresError, type Session, sql, trusted, visibleIn } from '../pg/index.js';
 import type { Placement } from '../tenancy/placement.js';
 import { belongsToProject } from '../tenancy/project-rights.js';
 import { inDatabase, type ProjectDatabase } from '../tenancy/tenancy.js';
@@ -228,22 +228,6 @@ async function catchUp(read: (to: ReadLimit) => Promise<number>): Promise<void> 
 async function flushedNow(session: Session): Promise<string> {
   const [lsn] = await session.row(sql`SELECT pg_logical_emit_message(true, 'cdp', '')`);
   return lsn ?? '';
-}
-
-/**
- * Whether a snapshot contains the changes of a transaction.
- * @param snapshot in the format of pg_current_snapshot() (Postgres manual, Transaction ID and Snapshot Information
- * Functions)
- * @returns a predicate that takes the low half of the transaction's number
- */
-export function visibleIn(snapshot: string): (xid: number) => boolean {
-  const [xmin = 0, xmax = 0] = snapshot.split(':').map(Number);
-  const running = new Set(snapshot.split(':')[2]?.split(',').map(Number));
-  return (low) => {
-    // Valid because the compared numbers are less than 2^31 apart.
-    const xid = xmax + ((low - (xmax % 2 ** 32)) | 0);
-    return xid < xmin || (xid < xmax && !running.has(xid));
-  };
 }
 
 // Prepares the source of a stream, and cleans up after it.

@@ -19,6 +19,8 @@ export interface LoginOptions {
   /** `-c name=value …` (Postgres manual, Parameter Interaction via the Shell), see {@link startupOptions}. */
   options?: string;
   application_name?: string;
+  /** The connection speaks the streaming replication protocol, for logical decoding. */
+  replication?: 'database';
   /** Default: UTF8. */
   client_encoding?: string;
   /** The limit for the whole login. */

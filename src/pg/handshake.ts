@@ -189,7 +189,8 @@ async function handshake(socket: Socket, options: LoginOptions): Promise<Startup
   const replies = new Replies(socket);
   try {
     const { user, database, application_name, client_encoding = 'UTF8', options: settings, needsPrimary } = options;
-    socket.write(startup({ user, database, application_name, options: settings, client_encoding }));
+    const { replication } = options;
+    socket.write(startup({ user, database, application_name, options: settings, client_encoding, replication }));
     await authenticate(socket, replies, options);
     let keys = { processId: 0, secretKey: Buffer.alloc(4) as Buffer };
     const parameters = new Map<string, string>();

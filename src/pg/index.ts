@@ -14,7 +14,9 @@ export {
 export { messageSize, type RowHandler } from './framing.js';
 export type { LoggedIn } from './handshake.js';
 export { type FieldDescription, FIRST_NORMAL_OID, readCommandTag } from './messages.js';
+export { type Begin, type Change, readMessage, type Relation, type Values } from './pgoutput.js';
 export { Pool } from './pool.js';
+export { lsnOf, lsnText, type ReplicationReader, ReplicationStream } from './replication.js';
 export {
   type StatementDescription,
   type Outcome,
@@ -24,6 +26,7 @@ export {
   Session,
   type Step,
 } from './session.js';
+export { visibleIn } from './snapshot.js';
 export {
   BEGIN,
   callerSql,

@@ -198,8 +198,11 @@ export class OwnServerTenancy implements Tenancy {
     const { server, database } = placement;
     // The size is shown as unknown.
     const ofFiles = () => this.fleet.databaseBytes(server).catch(() => null);
-    if (this.fleet.isRunning(server)) return databaseSize(this.serverOf(placement).pool, database).catch(ofFiles);
-    return sizeBytes ?? ofFiles();
+    const ofDatabase = this.fleet.isRunning(server)
+      ? await databaseSize(this.serverOf(placement).pool, database).catch(ofFiles)
+      : (sizeBytes ?? (await ofFiles()));
+    if (ofDatabase === null) return null;
+    return ofDatabase + (await this.fleet.feedBytes(server).catch(() => 0));
   }
 
   extensions(): Promise<string[]> {

@@ -213,6 +213,9 @@ export function encoderOf(typeOid: number, values?: Values): TypeEncoder {
   return element === undefined ? chosen : arrayOf(chosen);
 }
 
+/** The type of the elements of an array; undefined for other types. */
+export const arrayElementOid = (typeOid: number): number | undefined => BY_ARRAY_OID.get(typeOid)?.[0];
+
 /** An array has the format of its elements, and its encoder their functions. It is written as JSON, in CSV, too. */
 const arrayOf = (element: TypeEncoder): TypeEncoder => ({
   ...element,

@@ -173,6 +173,13 @@ export class Projects {
   async replace(old: ProjectRow, restoredId: string, kept: string, by: AuditOrigin): Promise<void> {
     const entry = this.services.audit.entryOfChange(by, { operation: 'project.restore', object: `kept as ${kept}` });
     if (!(await this.services.control.projects.replace(old, restoredId, kept, entry))) throw notReady(old.name);
+    if (old.feed === null) return;
+    // The next start decodes changes, and begins a new log before the first request.
+    const restored = await this.services.control.projects.find('id', restoredId);
+    if (restored !== null) {
+      const { placement } = restored;
+      await this.services.servers.tenancyOf(placement).files?.stop(placement.server);
+    }
   }
 
   /**

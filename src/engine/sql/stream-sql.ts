@@ -30,7 +30,7 @@ export interface StreamRequest extends SqlRequest {
   columns: boolean;
 }
 
-interface StreamEnd {
+export interface StreamEnd {
   /** Postgres's command tag without its counts. */
   readonly type: string;
   /** Affected rows if the statement returns none. */
@@ -59,55 +59,100 @@ export async function streamSql(
   request: StreamRequest,
   write: (chunk: OwnedBuffer) => Promise<void> | undefined,
 ): Promise<StreamEnd> {
-  const { format, rowMode, numbers } = request;
-  const collected = new BufferList();
-  const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
+  const rows = new RowStream(services, project, request, write);
   const warnings = new WarningCollector();
   let end = { type: '', rowCount: 0 };
   const collect = async (statement: DescribedStatement, isLast: boolean): Promise<void> => {
-    const { db, columns, params } = statement;
+    end = isLast ? await rows.send(statement) : await rows.drop(statement);
+  };
+  await runSql(services, project, { ...request, warnings }, collect);
+  rows.flush();
+  return { ...end, warnings: warnings.all };
+}
+
+/** Sends the rows of a statement as they arrive, and reads no faster than they can be sent. */
+export class RowStream {
+  private readonly collected = new BufferList();
+
+  constructor(
+    private readonly services: Pick<SqlServices, 'throttle'>,
+    private readonly project: Pick<Project, 'id'>,
+    private readonly options: Pick<StreamRequest, 'format' | 'rowMode' | 'numbers' | 'columns'>,
+    private readonly write: (chunk: OwnedBuffer) => Promise<void> | undefined,
+  ) {}
+
+  /** @param head precedes the rows; default: what the format needs */
+  async send(statement: DescribedStatement, head?: Buffer): Promise<Omit<StreamEnd, 'warnings'>> {
+    const { collected, services, project } = this;
+    const { format, rowMode, numbers } = this.options;
+    const { columns } = statement;
     // A statement that Postgres refuses in a transaction runs again, outside.
-    if (isLast) collected.take().free();
+    collected.take().free();
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);
-    if (isLast && format === 'ndjson' && request.columns) {
+    if (head !== undefined) collected.push(head);
+    if (format === 'ndjson' && this.options.columns) {
       collected.push(Buffer.from(`${JSON.stringify({ columns: describeColumns(columns ?? [], false) })}\n`));
     }
-    if (isLast && columns !== null && encoder.header.length > 0) collected.push(encoder.header);
+    if (columns !== null && encoder.header.length > 0) collected.push(encoder.header);
     let count = 0;
     const keep = (rows: EncodedRows): void => {
       collected.push(rows.bytes);
       count += rows.count;
       if (collected.length < CHUNK_BYTES) return;
-      checkEncoding();
-      reader.pauseUntil(write(collected.take()));
+      this.checkEncoding();
+      reader.pauseUntil(this.write(collected.take()));
       reader.pauseUntil(services.throttle.turn(project.id));
     };
-    const reader = new RowReader(db, services.throttle, project.id, {
+    const reader = new RowReader(statement.db, services.throttle, project.id, {
       takeRows: (buffer, start, stop) => {
-        if (!isLast) {
-          count++;
-          return start + messageSize(buffer, start);
-        }
         const rows = encoder.encode(buffer, start, stop, MANY, MAX_CHUNK_BYTES - collected.length);
         keep(rows);
         return rows.end;
       },
-      takeLongRow: async (message) => {
-        if (isLast) keep(await encoder.encodeLong(message));
-        else count++;
+      takeLongRow: async (message) => keep(await encoder.encodeLong(message)),
+    });
+    return this.read(statement, encoder.formats, reader, () => count);
+  }
+
+  /** Reads the rows, and counts them. */
+  drop(statement: DescribedStatement): Promise<Omit<StreamEnd, 'warnings'>> {
+    let count = 0;
+    const reader = new RowReader(statement.db, this.services.throttle, this.project.id, {
+      takeRows: (buffer, start) => {
+        count++;
+        return start + messageSize(buffer, start);
+      },
+      takeLongRow: () => {
+        count++;
+        return Promise.resolve();
       },
     });
+    return this.read(statement, [], reader, () => count);
+  }
+
+  /** Sends what is left. */
+  flush(): void {
+    if (this.collected.length > 0) void this.write(this.collected.take());
+  }
+
+  private async read(
+    { db, columns, params }: DescribedStatement,
+    formats: readonly number[],
+    reader: RowReader,
+    count: () => number,
+  ): Promise<Omit<StreamEnd, 'warnings'>> {
     try {
-      const tag = await db.fetch(params, encoder.formats, 0, reader.takeRows);
+      const tag = await db.fetch(params, formats, 0, reader.takeRows);
       await reader.settled();
-      checkEncoding();
+      this.checkEncoding();
       const { type, count: affected = 0 } = readCommandTag(tag ?? '');
-      end = { type, rowCount: columns === null ? affected : count };
+      return { type, rowCount: columns === null ? affected : count() };
     } finally {
       reader.end();
     }
-  };
-  await runSql(services, project, { ...request, warnings }, collect);
-  if (collected.length > 0) void write(collected.take());
-  return { ...end, warnings: warnings.all };
+  }
+
+  private checkEncoding(): void {
+    this.collected.buffers.forEach(rejectOtherEncoding);
+  }
 }

@@ -3,7 +3,9 @@ import { OTHER_AUDIT_OPERATIONS } from '../../contract/audit.js';
 import { MCP } from '../mcp/mcp-route.js';
 import { readAudit } from './audit.js';
 import { COLUMNS } from './columns.js';
+import { CHANGES } from './changes.js';
 import { EVENTS } from './events.js';
+import { FEED } from './feed.js';
 import { INDEXES } from './indexes.js';
 import { MOVES } from './moves.js';
 import { RUN_QUERIES } from './neon.js';
@@ -28,6 +30,8 @@ const OF_PROJECTS = [
   ...QUARANTINE,
   ...RECEIPTS,
   ...EVENTS,
+  ...FEED,
+  ...CHANGES,
   RUN_SQL,
   RUN_QUERIES,
 ];

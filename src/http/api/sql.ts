@@ -7,7 +7,7 @@ import { primaryMayAnswer } from '../../db/position.js';
 import type { Project } from '../../db/project.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/run-sql.js';
-import type { StreamFormat } from '../../engine/sql/stream-sql.js';
+import { type StreamFormat, streamSql } from '../../engine/sql/stream-sql.js';
 import { requireScope, runsAsReader } from '../admission.js';
 import { keyOfRequest, projectOf } from './call-inputs.js';
 import { type Operation, SQL_ERRORS } from './operation.js';
@@ -94,7 +94,8 @@ async function respond(
   const { context, body } = call.request;
   if (format !== null) {
     const { columns = false } = body as wire.SqlBody;
-    await streamResponse(call, project, { ...sqlRequest, format, columns });
+    const streamed = { ...sqlRequest, format, columns };
+    await streamResponse(call, streamed, (write) => streamSql(call.engine.services, project, streamed, write));
     return { body: null };
   }
   const { response, replayed } = await collectSql(call.engine.services, project, sqlRequest);

@@ -3,9 +3,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { finished } from 'node:stream/promises';
 import Negotiator from 'negotiator';
 import type { BufferList, OwnedBuffer } from '../../codec/index.js';
-import type { Project } from '../../db/project.js';
 import type { SqlAnswer, SqlResult } from '../../engine/sql/sql-result.js';
-import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
+import type { StreamEnd, StreamFormat, StreamRequest } from '../../engine/sql/stream-sql.js';
 import { writeHead } from './response.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import { readRightsOf } from './redaction.js';
@@ -78,17 +77,16 @@ const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
 };
 
 /**
- * Streams the rows. An error before the first bytes is an ordinary response. Later, NDJSON ends with an error line, and
+ * Streams the rows. @param run writes them, and returns their end. An error before the first bytes is an ordinary response. Later, NDJSON ends with an error line, and
  * both formats break off the chunked encoding, so that no client takes half a result for a whole one.
  */
 export async function streamResponse(
-  { engine, request, reply }: Call,
-  project: Project,
-  streamRequest: StreamRequest,
+  { request, reply }: Call,
+  { format, columns }: Pick<StreamRequest, 'format' | 'columns'>,
+  run: (write: (chunk: OwnedBuffer) => Promise<void> | undefined) => Promise<StreamEnd>,
 ): Promise<void> {
   const { raw } = reply;
   const { context } = request;
-  const { format } = streamRequest;
   const begin = () => {
     if (raw.headersSent) return;
     writeHead(request, reply, 200, { 'content-type': CONTENT_TYPE[format] });
@@ -101,10 +99,10 @@ export async function streamResponse(
     return hasRoom || raw.destroyed ? undefined : drained(raw, context.stallMs);
   };
   try {
-    const { rowCount, type, warnings } = await streamSql(engine.services, project, streamRequest, write);
+    const { rowCount, type, warnings } = await run(write);
     context.rows = rowCount;
     begin();
-    const more = { ...(streamRequest.columns ? { type } : {}), ...(warnings.length > 0 ? { warnings } : {}) };
+    const more = { ...(columns ? { type } : {}), ...(warnings.length > 0 ? { warnings } : {}) };
     const end = { done: true, row_count: rowCount, ...more };
     raw.end(format === 'ndjson' ? `${JSON.stringify(end)}\n` : undefined);
   } catch (thrown) {

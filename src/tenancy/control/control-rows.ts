@@ -1,6 +1,7 @@
 /** Rows of the control database, which it returns as JSON. */
 import type { ProjectStatus } from '../../contract/projects.js';
 import type { Consistency } from '../../contract/servers.js';
+import type { FeedSettings } from '../../contract/wire/changes.js';
 import type { EventSettings } from '../../contract/wire/events.js';
 import type { TokenLimits } from '../../contract/wire/token-limits.js';
 import { trusted } from '../../pg/index.js';
@@ -18,6 +19,8 @@ export interface ProjectRow {
   quotaBytes: number | null;
   /** How it takes events of the tracking API; null: it takes none. */
   events: EventSettings | null;
+  /** Its feed of changes; null: it has none. */
+  feed: FeedSettings | null;
   /** Whether the project is being moved, and accepts no writes. */
   isFenced: boolean;
   /** The size of its database when its embedded server was last stopped; null: unknown, or measured on demand. */
@@ -62,7 +65,7 @@ export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name
     'writer', writer_role, 'reader', reader_role, 'ownSchemas', own_schemas),
   'replicas', (SELECT jsonb_build_object('references', replicas, 'consistency', consistency)
     FROM cdp.servers WHERE servers.name = projects.server AND replicas <> '[]'),
-  'schemaVersion', schema_version, 'quotaBytes', quota_bytes, 'sizeBytes', size_bytes, 'events', events,
+  'schemaVersion', schema_version, 'quotaBytes', quota_bytes, 'sizeBytes', size_bytes, 'events', events, 'feed', feed,
   'isFenced', is_fenced,
   'createdAt', projects.created_at)`);
 

@@ -1,6 +1,7 @@
 /** The table `cdp.projects` of the control database. The rules of projects are in `engine/projects`. */
 import type { ProjectStatus } from '../../contract/projects.js';
 import { serverName } from '../../contract/servers.js';
+import type { FeedSettings } from '../../contract/wire/changes.js';
 import type { EventSettings } from '../../contract/wire/events.js';
 import { BEGIN, COMMIT, type Fragment, ident, sql } from '../../pg/index.js';
 import type { Placement } from '../placement.js';
@@ -18,7 +19,7 @@ export class ProjectRows {
    * @returns null if it is inserted; otherwise the obstacle: a project of that name, in any status, or the server
    */
   async insert(
-    project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'events' | 'isFenced' | 'createdAt'>,
+    project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'events' | 'feed' | 'isFenced' | 'createdAt'>,
   ): Promise<'name' | 'server' | null> {
     const { id, name, status, schemaVersion } = project;
     const { server, database, schema, writer, reader, ownSchemas } = project.placement;
@@ -89,7 +90,7 @@ export class ProjectRows {
       sql`SELECT FROM cdp.projects WHERE id IN (${id}, ${restoredId}) FOR UPDATE`,
       sql`UPDATE cdp.projects SET name = ${kept}, status = 'inactive' WHERE id = ${id} AND ${areReady}`,
       sql`UPDATE cdp.projects restored SET name = ${name}, status = ${status}, created_at = old.created_at,
-            quota_bytes = old.quota_bytes, own_schemas = restored.own_schemas AND old.own_schemas, events = old.events
+            quota_bytes = old.quota_bytes, own_schemas = restored.own_schemas AND old.own_schemas, events = old.events, feed = old.feed
           FROM cdp.projects old WHERE restored.id = ${restoredId} AND old.id = ${id} AND ${areReady}`,
       sql`UPDATE cdp.tokens SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
       sql`INSERT INTO cdp.roles (project_id, name, comment, created_at)
@@ -108,6 +109,11 @@ export class ProjectRows {
   /** @param events null: it takes none */
   setEvents(id: string, events: EventSettings | null, entry: AuditRow | null): Promise<ProjectRow | null> {
     return this.update(sql`events = ${events && JSON.stringify(events)}::jsonb`, sql`id = ${id}`, entry);
+  }
+
+  /** @param feed null: it has none */
+  setFeed(id: string, feed: FeedSettings | null, entry: AuditRow | null): Promise<ProjectRow | null> {
+    return this.update(sql`feed = ${feed && JSON.stringify(feed)}::jsonb`, sql`id = ${id}`, entry);
   }
 
   setOwnSchemas(id: string, allowed: boolean, entry: AuditRow | null): Promise<ProjectRow | null> {
@@ -145,13 +151,15 @@ export class ProjectRows {
       quotaBytes,
       ownSchemas,
       events,
+      feed,
       roles,
-    }: Pick<ProjectRow, 'createdAt' | 'quotaBytes' | 'events'> & { ownSchemas: boolean; roles: readonly RoleRow[] },
+    }: Pick<ProjectRow, 'createdAt' | 'quotaBytes' | 'events' | 'feed'> & { ownSchemas: boolean; roles: readonly RoleRow[] },
     tokens: readonly StoredToken[],
   ): Promise<void> {
     await this.pool.query(
       sql`WITH project AS (UPDATE cdp.projects SET created_at = ${createdAt}, quota_bytes = ${quotaBytes},
-              own_schemas = own_schemas AND ${ownSchemas}, events = ${events && JSON.stringify(events)}::jsonb
+              own_schemas = own_schemas AND ${ownSchemas}, events = ${events && JSON.stringify(events)}::jsonb,
+              feed = ${feed && JSON.stringify(feed)}::jsonb
             WHERE id = ${id} AND status = 'creating' RETURNING id),
           made AS (INSERT INTO cdp.roles (project_id, name, comment, created_at)
             SELECT project.id, r.name, r.comment, r."createdAt" FROM project,

@@ -2,18 +2,21 @@
  * Parses the messages of Postgres's output plugin pgoutput, protocol version 1 (Postgres manual, Logical Replication
  * Message Formats).
  */
-import { FIRST_NORMAL_OID } from '../pg/index.js';
+import { FIRST_NORMAL_OID } from './messages.js';
 
 /** A table at the time of the changes that follow. */
 export interface Relation {
   readonly schema: string;
   readonly name: string;
+  /** Its replica identity is FULL: a change brings all columns of the old row, and all count as its key. */
+  readonly isFull: boolean;
   readonly columns: readonly Column[];
 }
 
 interface Column {
   readonly name: string;
   readonly isKey: boolean;
+  readonly typeOid: number;
   /** Its type is Postgres's own, not that of an extension or a project. */
   readonly isBuiltIn: boolean;
 }
@@ -23,13 +26,24 @@ export type Values = readonly (string | null | undefined)[];
 
 export type Change =
   | { readonly kind: 'insert'; readonly row: Values }
-  /** @property key columns of the old row, with other columns null; null: the key does not change */
+  /** @property key columns of the old row, with other columns null unless the identity is FULL; null: the key does not change */
   | { readonly kind: 'update'; readonly key: Values | null; readonly row: Values }
   | { readonly kind: 'delete'; readonly key: Values };
 
+/** The beginning of a transaction, which is sent when it has committed. */
+export interface Begin {
+  /** The position of its commit record. */
+  readonly lsn: bigint;
+  /** Microseconds since 2000. */
+  readonly committedAt: bigint;
+  /** The low half of its number. */
+  readonly xid: number;
+}
+
 type Message =
-  | { readonly type: 'begin'; readonly xid: number }
-  | { readonly type: 'commit' }
+  | ({ readonly type: 'begin' } & Begin)
+  /** @property end the position after its commit record */
+  | { readonly type: 'commit'; readonly end: bigint }
   | { readonly type: 'relation'; readonly id: number; readonly relation: Relation }
   | { readonly type: 'change'; readonly id: number; readonly change: Change }
   | { readonly type: 'truncate'; readonly ids: readonly number[] };
@@ -43,11 +57,11 @@ export function readMessage(bytes: Buffer): Message | null {
   const type = reader.character();
   switch (type) {
     case 'B':
-      // The LSN and the time of its commit.
-      reader.skip(16);
-      return { type: 'begin', xid: reader.int32() };
+      return { type: 'begin', lsn: reader.int64(), committedAt: reader.int64(), xid: reader.int32() };
     case 'C':
-      return { type: 'commit' };
+      // Flags, and the LSN of the commit.
+      reader.skip(9);
+      return { type: 'commit', end: reader.int64() };
     case 'R':
       return readRelation(reader);
     case 'I': {
@@ -84,17 +98,19 @@ export function readMessage(bytes: Buffer): Message | null {
 function readRelation(reader: Reader): Message {
   const id = reader.int32();
   const [schema, name] = [reader.text(), reader.text()];
-  // Its replica identity.
-  reader.skip(1);
+  const isFull = reader.character() === 'f';
   const columns = Array.from({ length: reader.int16() }, () => {
     const isKey = reader.character() === '\x01';
-    const column = { name: reader.text(), isKey, isBuiltIn: reader.int32() < FIRST_NORMAL_OID };
+    const [name, typeOid] = [reader.text(), reader.int32()];
     // The type's modifier.
     reader.skip(4);
-    return column;
+    return { name, isKey, typeOid, isBuiltIn: typeOid < FIRST_NORMAL_OID };
   });
-  return { type: 'relation', id, relation: { schema, name, columns } };
+  return { type: 'relation', id, relation: { schema, name, isFull, columns } };
 }
+
+const NULL_VALUE = 0x6e; // 'n'
+const UNCHANGED_VALUE = 0x75; // 'u'
 
 class Reader {
   private at = 0;
@@ -117,6 +133,10 @@ class Reader {
     return this.bytes.readUInt32BE((this.at += 4) - 4);
   }
 
+  int64(): bigint {
+    return this.bytes.readBigUInt64BE((this.at += 8) - 8);
+  }
+
   text(): string {
     const end = this.bytes.indexOf(0, this.at);
     const text = this.bytes.toString('utf8', this.at, end);
@@ -125,12 +145,17 @@ class Reader {
   }
 
   values(): Values {
-    return Array.from({ length: this.int16() }, () => {
-      const kind = this.character();
-      if (kind === 'n') return null;
-      if (kind === 'u') return undefined;
-      const length = this.int32();
-      return this.bytes.toString('utf8', this.at, (this.at += length));
-    });
+    const count = this.int16();
+    const values: (string | null | undefined)[] = [];
+    for (let i = 0; i < count; i++) {
+      const kind = this.bytes[this.at++];
+      if (kind === NULL_VALUE) values.push(null);
+      else if (kind === UNCHANGED_VALUE) values.push(undefined);
+      else {
+        const length = this.int32();
+        values.push(this.bytes.toString('utf8', this.at, (this.at += length)));
+      }
+    }
+    return values;
   }
 }
