@@ -287,7 +287,7 @@ export class Feed {
    */
   async read(request: ReadChanges): Promise<Page> {
     const until = performance.now() + request.waitMs;
-    let cursor = request.after ?? this.end();
+    let cursor = request.after ?? (await this.now());
     this.check(cursor);
     for (;;) {
       const page = await this.page(cursor, request);
@@ -298,10 +298,23 @@ export class Feed {
     }
   }
 
-  /** The cursor after everything that is stored. @throws EngineError database_unavailable if there is no log yet */
-  end(): Cursor {
+  /** The cursor after everything that is committed. @throws EngineError database_unavailable if there is no log yet */
+  async now(): Promise<Cursor> {
     const log = this.requireLog();
+    await this.catchUp();
     return { epoch: log.epoch.id, ...log.end, seen: [] };
+  }
+
+  /**
+   * Waits until everything that is committed now is stored; at rest it is.
+   * @returns the collector; null: it does not run
+   * @throws EngineError database_unavailable
+   */
+  private async catchUp(): Promise<Collector | null> {
+    const { collector } = this;
+    if (collector === null && this.isAtRest) return null;
+    if (collector !== null && (await collector.reach(await this.inDatabase(flushedLsn), DRAIN_MS))) return collector;
+    throw new EngineError('database_unavailable', 'The feed of the project is behind', { retryAfter: 2 });
   }
 
   private requireLog(): FeedLog {
@@ -382,14 +395,8 @@ export class Feed {
    */
   async cursorAfter(snapshot: string): Promise<string> {
     const log = this.requireLog();
-    const { collector } = this;
-    const now = collector === null ? null : await this.inDatabase(flushedLsn);
-    if (collector === null || now === null || !(await collector.reach(now, DRAIN_MS)))
-      throw new EngineError('database_unavailable', 'The feed of the project has not come as far as the snapshot', {
-        retryAfter: 2,
-      });
     const isVisible = visibleIn(snapshot);
-    const { recent } = collector;
+    const recent = (await this.catchUp())?.recent ?? [];
     const first = recent.findIndex(({ xid }) => !isVisible(xid));
     const { epoch } = log;
     if (first === -1) return cursorText({ epoch: epoch.id, ...log.end, seen: [] });

@@ -57,7 +57,10 @@ describe('the feed', () => {
       { email: null, score: -0, at: null, tags: null, ok: false },
     ];
     const changes = await changesOf(
-      () => project.call('POST', '/api/cdp/data/customers', { body: { data: records } }),
+      async () => {
+        const response = await project.call('POST', '/api/cdp/data/customers', { body: records });
+        expect(response.text).toContain('"success":true');
+      },
       2,
     );
     const rows = await project.rows('SELECT * FROM customers ORDER BY id');
