@@ -295,9 +295,10 @@ export class Feed {
     for (;;) {
       const page = await this.page(cursor, request);
       const waitMs = until - performance.now();
-      if (page.changes.length > 0 || waitMs <= 0 || request.signal.aborted || this.isOff) return page;
+      if (page.changes.length > 0 || waitMs <= 0) return page;
       cursor = cursorOf(page.cursor);
       await this.waitForMore(cursor, waitMs, request.signal);
+      request.signal.throwIfAborted();
     }
   }
 
