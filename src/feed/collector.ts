@@ -9,7 +9,8 @@ import {
 import type { FeedLog } from './feed-log.js';
 import { BEGIN, changesIn, COMMIT, INSERT, RELATION } from './frames.js';
 import { isSchemaTable, type SchemaRow, schemaRow } from './schema-row.js';
-import { PUBLICATIONS, SLOT } from './set-up.js';
+import { FEED_SLOT } from '../tenancy/placement.js';
+import { PUBLICATIONS } from './set-up.js';
 
 export interface CollectorEvents {
   /** Transactions are complete in the log. */
@@ -75,7 +76,7 @@ export class Collector implements ReplicationReader {
   static async start(login: LoginOptions, log: FeedLog, xid: bigint, events: CollectorEvents): Promise<Collector> {
     await log.beginReading(xid);
     const collector = new Collector(log, events);
-    const source = { slot: SLOT, publications: PUBLICATIONS, from: log.end.lsn };
+    const source = { slot: FEED_SLOT, publications: PUBLICATIONS, from: log.end.lsn };
     try {
       collector.stream = await ReplicationStream.open(login, source, collector);
     } catch (error) {

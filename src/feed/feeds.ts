@@ -53,7 +53,11 @@ export class Feeds {
 
   /** @throws EngineError not_found if the project has no feed; database_unavailable */
   async of(project: ProjectRow): Promise<Feed> {
-    const feed = project.feed === null ? null : await this.feedAt(project);
+    const known = project.feed === null ? null : await this.feeds.get(project.placement.server);
+    if (known != null) return known;
+    // It may have been turned on or off since the token was looked up.
+    const current = await this.control.projects.find('id', project.id);
+    const feed = current?.feed == null ? null : await this.feedAt(current);
     if (feed !== null) return feed;
     throw new EngineError('not_found', `The project "${project.name}" has no feed`, {
       hint: 'Turn it on: PUT /api/cdp/feed {}, or `cdp feed on`.',

@@ -3,10 +3,10 @@
  * tables it has (migration 020 of projects).
  */
 import type { FeedSettings, FeedState } from '../contract/wire/changes.js';
+import { FEED_SLOT } from '../tenancy/placement.js';
 import { tableName } from './change-json.js';
 import { fixed, inTransaction, lsnOf, type Session, sql } from '../pg/index.js';
 
-export const SLOT = 'cdp_feed';
 /** The tables of which every change is published, and those of which only new rows are: they have no key. */
 export const PUBLICATIONS = ['cdp_feed', 'cdp_feed_inserts'] as const;
 
@@ -109,7 +109,7 @@ export async function isSetUp(session: Session, { tables, old }: FeedSettings): 
 export async function slotState(session: Session): Promise<SlotState | null> {
   const [confirmed, status] = await session.row(sql`SELECT confirmed_flush_lsn::text, wal_status,
       active_pid IS NOT NULL AND pg_terminate_backend(active_pid, 2000)
-    FROM pg_replication_slots WHERE slot_name = ${SLOT}`);
+    FROM pg_replication_slots WHERE slot_name = ${FEED_SLOT}`);
   if (confirmed === undefined) return null;
   return { confirmed: lsnOf(confirmed ?? '0/0'), isLost: status === 'lost' };
 }
@@ -117,15 +117,17 @@ export async function slotState(session: Session): Promise<SlotState | null> {
 /** @returns the position from which on it has all changes; waits for open transactions that have written */
 export async function createSlot(session: Session): Promise<bigint> {
   await session.query(fixed("SET statement_timeout = '20s'"));
-  const [lsn] = await session.row(sql`SELECT lsn::text FROM pg_create_logical_replication_slot(${SLOT}, 'pgoutput')`);
+  const [lsn] = await session.row(
+    sql`SELECT lsn::text FROM pg_create_logical_replication_slot(${FEED_SLOT}, 'pgoutput')`,
+  );
   return lsnOf(lsn ?? '0/0');
 }
 
 export async function dropSlot(session: Session): Promise<void> {
   await session.query(sql`SELECT pg_terminate_backend(active_pid, 2000) FROM pg_replication_slots
-    WHERE slot_name = ${SLOT} AND active_pid IS NOT NULL`);
+    WHERE slot_name = ${FEED_SLOT} AND active_pid IS NOT NULL`);
   await session.query(
-    sql`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = ${SLOT}`,
+    sql`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = ${FEED_SLOT}`,
   );
 }
 
@@ -143,7 +145,7 @@ export async function flushedLsn(session: Session): Promise<bigint> {
 /** Bytes of WAL that the server keeps for the feed. */
 export async function bytesKept(session: Session): Promise<number> {
   const [bytes] = await session.row(
-    sql`SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots WHERE slot_name = ${SLOT}`,
+    sql`SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots WHERE slot_name = ${FEED_SLOT}`,
   );
   return Number(bytes ?? 0);
 }

@@ -5,7 +5,7 @@ import { rightsOf } from '../backup/logical/rights.js';
 import { tokensOf } from '../contract/sql-tokens.js';
 import { PostgresError, sql, SQLSTATE, type Session } from '../pg/index.js';
 import { installedExtensions } from '../tenancy/extensions.js';
-import type { Placement } from '../tenancy/placement.js';
+import { FEED_SLOT, type Placement } from '../tenancy/placement.js';
 import { belongsToProject, ownSchemasOf, rolesOf } from '../tenancy/project-rights.js';
 import { serviceWork } from '../tenancy/postgres-errors.js';
 import { inDatabase, type Tenancy } from '../tenancy/tenancy.js';
@@ -46,6 +46,7 @@ async function obstaclesOf(session: Session, placement: Placement): Promise<stri
     session,
     sql`SELECT slot_name FROM pg_replication_slots WHERE database = current_database() ORDER BY 1`,
   );
+  const others = slots.filter((slot) => slot !== FEED_SLOT);
   const subscriptions = await names(
     session,
     sql`SELECT subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1`,
@@ -61,7 +62,10 @@ async function obstaclesOf(session: Session, placement: Placement): Promise<stri
   );
   return [
     ...(Number(prepared) > 0 ? [`it has ${prepared} prepared transactions: commit or roll them back`] : []),
-    ...(slots.length > 0 ? [`it has the logical replication slots ${slots.join(', ')}: drop them`] : []),
+    ...(slots.includes(FEED_SLOT)
+      ? ['it has a feed of changes, which needs a server of its own: turn it off (DELETE /api/cdp/feed)']
+      : []),
+    ...(others.length > 0 ? [`it has the logical replication slots ${others.join(', ')}: drop them`] : []),
     ...(subscriptions.length > 0 ? [`it has the subscriptions ${subscriptions.join(', ')}: drop them`] : []),
     ...(isClosed === 't'
       ? [

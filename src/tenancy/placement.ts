@@ -50,6 +50,9 @@ export const roleKnownAs = (placement: Pick<Placement, 'writer'>, postgresName: 
 /** Begins the path of each Idempotency-Key of such a role; the functions of migration 018 of projects expect it. */
 export const keyPathsOf = (role: string): string => `ROLE ${role} `;
 
+/** The slot from which the feed of a project with a server of its own is read. */
+export const FEED_SLOT = 'cdp_feed';
+
 /**
  * The comment of such a role on a project's own server, where its name does not tell it from one that an operator has
  * made. No role of a project can change it.

@@ -2,7 +2,7 @@
  * The feed while everything is killed: whoever replays it has the table, each transaction comes once, and a server that ends without
  * a word is asked for what it still has.
  */
-import { readdir, rm, truncate } from 'node:fs/promises';
+import { readdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -140,8 +140,11 @@ function writers(at: Place, count: number): () => Promise<void> {
   };
 }
 
-const cursorOf = async ({ url, token }: Place): Promise<string> =>
-  (await call(url, 'GET', '/api/cdp/changes', { token })).body.cursor as string;
+const cursorOf = async ({ url, token }: Place): Promise<string> => {
+  const { text, body } = await call(url, 'GET', '/api/cdp/changes', { token });
+  expect(text).toMatch(/^\{"success":true/);
+  return body.cursor as string;
+};
 
 const killServer = async ({ dataDir }: Place): Promise<void> => {
   const pid = await projectPostmaster(dataDir);
@@ -258,6 +261,48 @@ describe('the feed', () => {
       token: at.token,
     });
     expect((page.body.changes as FeedChange[]).map(({ key }) => key)).toEqual([{ id: 3 }]);
+    expect((await service.end()).code).toBe(0);
+  }, 120_000);
+
+  it('says what is lost if its server has given up what was not read, and goes on', async () => {
+    const at = await place();
+    const cursor = await cursorOf(at);
+    // A setting of the operator's own: very little WAL is kept.
+    await writeFile(
+      join(at.dataDir, 'postgres/projects', await serverOf(at.dataDir), 'local.conf'),
+      'max_slot_wal_keep_size = 2MB\nmax_wal_size = 2MB\n',
+    );
+    await at.first.end();
+    const service = await at.start();
+    await at.sql('INSERT INTO kept VALUES (1, 1)');
+    await onDatabase(await superuserOfProject(at.dataDir), async (client) => {
+      const { rows } = await client.query<{ pid: number }>(
+        "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'",
+      );
+      const pid = rows[0]?.pid as number;
+      process.kill(pid, 'SIGSTOP');
+      for (let i = 0; i < 5; i++)
+        await at.sql(`INSERT INTO kept SELECT n, n FROM generate_series(${10_000 * i + 2}, ${10_000 * i + 10_000}) n`);
+      // A checkpoint gives up the WAL, for which it ends the sender.
+      const given = client.query('CHECKPOINT');
+      await sleep(500);
+      process.kill(pid, 'SIGCONT');
+      await given;
+    });
+    const gone = await eventually('the feed begins anew', async () => {
+      const response = await call(at.url, 'GET', `/api/cdp/changes?after=${cursor}`, { token: at.token });
+      return response.status === 410 && response;
+    });
+    expect(gone.text).toMatch(
+      /Postgres has given up the WAL with them: it has those up to [0-9a-f]+, and the feed goes on at [0-9a-f]+/,
+    );
+    await at.sql('INSERT INTO kept VALUES (1000000, 3)');
+    const start = /is after (\S+)\./.exec(gone.text)?.[1] ?? '';
+    const last = await eventually('the last change is read', async () => {
+      const page = await call(at.url, 'GET', `/api/cdp/changes?after=${start}&limit=10000&wait=5`, { token: at.token });
+      return (page.body.changes as FeedChange[]).at(-1);
+    });
+    expect(last).toMatchObject({ key: { id: 1_000_000 } });
     expect((await service.end()).code).toBe(0);
   }, 120_000);
 });
