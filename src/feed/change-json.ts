@@ -45,7 +45,6 @@ interface Table {
   readonly name: string;
   readonly columns: readonly Column[];
   readonly hasKey: boolean;
-  readonly isFull: boolean;
 }
 
 export class ChangeEncoder {
@@ -166,7 +165,7 @@ export class ChangeEncoder {
         isKey: isVisible && isOfKey,
       };
     });
-    return { name, columns, hasKey: columns.some(({ isKey }) => isKey), isFull: relation.isFull };
+    return { name, columns, hasKey: columns.some(({ isKey }) => isKey) };
   }
 }
 
@@ -174,15 +173,15 @@ export class ChangeEncoder {
 function rowJson(table: Table, change: Change): string {
   if (change.kind === 'insert') return `"key":${keyJson(table, change.row)},"record":${recordJson(table, change.row)}`;
   if (change.kind === 'delete') {
-    const old = table.isFull ? `,"old":${recordJson(table, change.key)}` : '';
-    return `"key":${keyJson(table, change.key)},"record":null${old}`;
+    const { values, isWhole } = change.old;
+    return `"key":${keyJson(table, values)},"record":null${isWhole ? `,"old":${recordJson(table, values)}` : ''}`;
   }
-  const { key, row: sent } = change;
+  const { old: before, row: sent } = change;
   // Postgres does not send a long value that stays the same, but the old row has it.
-  const row = table.isFull && key !== null ? sent.map((value, i) => (value === undefined ? key[i] : value)) : sent;
+  const row = before?.isWhole ? sent.map((value, i) => (value === undefined ? before.values[i] : value)) : sent;
   const unchanged = table.columns.filter(({ isShown }, i) => isShown && row[i] === undefined).map(({ name }) => name);
   // Without FULL, the old row has only its key, which is sent if it has changed.
-  const old = key === null ? '' : `,"old":${table.isFull ? recordJson(table, key) : keyJson(table, key)}`;
+  const old = before === null ? '' : `,"old":${(before.isWhole ? recordJson : keyJson)(table, before.values)}`;
   return (
     `"key":${keyJson(table, row)},"record":${recordJson(table, row)}${old}` +
     (unchanged.length > 0 ? `,"unchanged":${JSON.stringify(unchanged)}` : '')

@@ -13,6 +13,7 @@ import { ChangeEncoder, type ChangeFilter, type EncodedChange, type VisibleColum
 import { Collector, type CollectorEvents } from './collector.js';
 import { type Cursor, cursorOf, cursorText, isBefore, type Place } from './cursor.js';
 import { type EpochReason, FeedLog } from './feed-log.js';
+import { eraseFromLog, type TellsOf } from './erase-from-log.js';
 import { readAllRights, readRights, type Rights, rightsIn } from './feed-rights.js';
 import { ChangesGone, LogReader } from './log-reader.js';
 import {
@@ -440,6 +441,18 @@ export class Feed {
 
   private wake(): void {
     for (const done of this.waiting) done();
+  }
+
+  /**
+   * Erases a person from the changes that are committed now.
+   * @returns how many told of the person
+   * @throws EngineError database_unavailable; the system's error
+   */
+  async erase(tellsOf: TellsOf, turn: () => Promise<void> | undefined): Promise<number> {
+    await this.catchUp();
+    const erased = await eraseFromLog(this.requireLog(), tellsOf, turn);
+    this.pages.clear();
+    return erased;
   }
 
   // Rights

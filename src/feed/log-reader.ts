@@ -103,7 +103,7 @@ async function readSegment(
 }
 
 /** Bytes that begin with a complete frame. */
-async function readFrames(file: FileHandle, offset: number, end: number): Promise<Buffer> {
+export async function readFrames(file: FileHandle, offset: number, end: number): Promise<Buffer> {
   const read = async (size: number): Promise<Buffer> => {
     const bytes = Buffer.allocUnsafe(Math.min(size, end - offset));
     let filled = 0;

@@ -147,7 +147,7 @@ function stepsOf(table: Table): TableStep[] {
     if (change.kind === 'insert') inserted.push(copyLine(change.row));
     else {
       copy();
-      const statement = change.kind === 'delete' ? deletion(table, change.key) : update(table, change);
+      const statement = change.kind === 'delete' ? deletion(table, change.old.values) : update(table, change);
       if (statement !== null) steps.push({ table, text: statement.text, params: statement.params, rows: 1 });
     }
   }
@@ -158,13 +158,13 @@ function stepsOf(table: Table): TableStep[] {
 const deletion = (table: Relation, key: Values) => sql`DELETE FROM ${nameOf(table)} WHERE ${isRow(table, key)}`;
 
 /** Returns null if the update changes no column. */
-function update(table: Relation, { key, row }: Extract<Change, { kind: 'update' }>) {
+function update(table: Relation, { old, row }: Extract<Change, { kind: 'update' }>) {
   const changed = table.columns.flatMap(({ name }, i) => {
     const value = row[i];
     return value === undefined ? [] : [sql`${ident(name)} = ${value}`];
   });
   if (changed.length === 0) return null;
-  return sql`UPDATE ${nameOf(table)} SET ${join(changed)} WHERE ${isRow(table, key ?? row)}`;
+  return sql`UPDATE ${nameOf(table)} SET ${join(changed)} WHERE ${isRow(table, old?.values ?? row)}`;
 }
 
 const isRow = ({ columns }: Relation, values: Values) =>

@@ -26,9 +26,15 @@ export type Values = readonly (string | null | undefined)[];
 
 export type Change =
   | { readonly kind: 'insert'; readonly row: Values }
-  /** @property key columns of the old row, with other columns null unless the identity is FULL; null: the key does not change */
-  | { readonly kind: 'update'; readonly key: Values | null; readonly row: Values }
-  | { readonly kind: 'delete'; readonly key: Values };
+  /** @property old the old row, or its key with other columns null; null: the key does not change */
+  | { readonly kind: 'update'; readonly old: OldRow | null; readonly row: Values }
+  | { readonly kind: 'delete'; readonly old: OldRow };
+
+interface OldRow {
+  readonly values: Values;
+  /** All columns are there, not only those of the key: the replica identity is FULL. */
+  readonly isWhole: boolean;
+}
 
 /** The beginning of a transaction, which is sent when it has committed. */
 export interface Begin {
@@ -71,15 +77,15 @@ export function readMessage(bytes: Buffer): Message | null {
     }
     case 'U': {
       const id = reader.int32();
-      const hasKey = reader.character() !== 'N';
-      const key = hasKey ? reader.values() : null;
-      if (hasKey) reader.skip(1);
-      return { type: 'change', id, change: { kind: 'update', key, row: reader.values() } };
+      const kind = reader.character();
+      const old = kind === 'N' ? null : { isWhole: kind === 'O', values: reader.values() };
+      if (old !== null) reader.skip(1);
+      return { type: 'change', id, change: { kind: 'update', old, row: reader.values() } };
     }
     case 'D': {
       const id = reader.int32();
-      reader.skip(1);
-      return { type: 'change', id, change: { kind: 'delete', key: reader.values() } };
+      const isWhole = reader.character() === 'O';
+      return { type: 'change', id, change: { kind: 'delete', old: { isWhole, values: reader.values() } } };
     }
     case 'T': {
       const count = reader.int32();

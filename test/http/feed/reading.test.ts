@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../../src/contract/audit.js';
-import { changesOf, changesUntilNow, type FeedChange, readChanges, withFeed, words } from '../../support/feed.js';
+import { bare, changesOf, changesUntilNow, type FeedChange, readChanges, withFeed, words } from '../../support/feed.js';
 import {
   expectFailure,
   startOwnService,
@@ -307,6 +307,41 @@ describe('a snapshot', () => {
     expectFailure(await get('missing'), 404, 'table_not_found');
     expectFailure(await get('a.b.c'), 404, 'table_not_found');
     expectFailure(await get(''), 400, 'invalid_request');
+  });
+});
+
+describe('an erasure', () => {
+  it('leaves nothing of a person but the keys of deleted rows, and every cursor', async () => {
+    const own = await service.project();
+    await own.rows('CREATE TABLE people (id int PRIMARY KEY, email text, n int); CREATE TABLE notes (body text)');
+    const of = await withFeed(own, { old: true });
+    const { cursor } = await readChanges(of);
+    await of.rows(
+      "INSERT INTO people VALUES (1, 'ada@example.com', 1), (2, 'bob@example.com', 2); INSERT INTO notes VALUES ('ada@example.com')",
+    );
+    await of.rows('UPDATE people SET n = n + 1');
+    await of.rows(
+      "UPDATE people SET email = NULL WHERE id = 1; DELETE FROM people WHERE id = 1; DELETE FROM notes WHERE body = 'ada@example.com'",
+    );
+    const before = await changesUntilNow(of, cursor);
+    const feed = await service.engine.feeds.of(await service.engine.projects.get(of.name));
+    const tellsOf = (_: string, record: Readonly<Record<string, string | null>>) =>
+      Object.values(record).includes('ada@example.com');
+    expect(await feed.erase(tellsOf, () => undefined)).toBe(5);
+    const after = await changesUntilNow(of, cursor);
+    expect(JSON.stringify(after)).not.toContain('ada@');
+    expect(words(after)).toEqual(['insert people', 'update people', 'update people', 'delete people']);
+    expect(after[2]).toMatchObject({ key: { id: 1 }, record: { id: 1, email: null, n: 2 } });
+    expect(after[2]).not.toHaveProperty('old');
+    expect(bare(after)[3]).toEqual({
+      op: 'delete',
+      table: 'people',
+      key: { id: 1 },
+      record: null,
+      old: { id: 1, email: null, n: 2 },
+    });
+    for (const { cursor: one } of before) await readChanges(of, `?after=${one}`);
+    expect(await feed.erase(tellsOf, () => undefined)).toBe(0);
   });
 });
 
