@@ -28,6 +28,14 @@ const RESERVED_ROLE = /^(writer|reader|public|none|postgres|pg_.*|cdp.*|b_iter|[
 export const isRoleName = (name: string): boolean => ROLE_NAME.test(name);
 export const isServiceRole = (name: string): boolean => RESERVED_ROLE.test(name);
 
+/** Valid names of what a project saves: schedules, queries, segments. */
+export const SAVED_NAME_PATTERN = '^[A-Za-z][A-Za-z0-9_-]{0,62}$';
+export const SAVED_NAME_IN_WORDS = '1 to 63 ASCII letters, digits, underscores and hyphens, the first one a letter';
+
+const SAVED_NAME = new RegExp(SAVED_NAME_PATTERN);
+
+export const isSavedName = (name: string): boolean => SAVED_NAME.test(name);
+
 /** Scopes of a token (contract C3.9). */
 export const SCOPES = ['schema:read', 'schema:write', 'data:append', 'data:write', 'sql:read', 'sql:write'] as const;
 

@@ -13,6 +13,7 @@ import { QUARANTINE } from './quarantine.js';
 import { RECEIPTS } from './receipts.js';
 import { RECORDS } from './records.js';
 import { REQUESTS } from './requests.js';
+import { SCHEDULES } from './schedules.js';
 import { SERVERS } from './servers.js';
 import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
@@ -30,6 +31,7 @@ const OF_PROJECTS = [
   ...EVENTS,
   RUN_SQL,
   RUN_QUERIES,
+  ...SCHEDULES,
 ];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
 

@@ -20,6 +20,7 @@ import { BackupRows } from './backup-rows.js';
 import { ControlPool } from './control-pool.js';
 import { ProjectRows } from './project-rows.js';
 import { RoleRows } from './role-rows.js';
+import { ScheduleRows } from './schedule-rows.js';
 import { ServerRows } from './server-rows.js';
 import { TokenRows } from './token-rows.js';
 
@@ -35,6 +36,7 @@ export class ControlDatabase {
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
   readonly backups: BackupRows;
+  readonly schedules: ScheduleRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -49,6 +51,7 @@ export class ControlDatabase {
     this.tokens = new TokenRows(this.controlPool);
     this.servers = new ServerRows(this.controlPool);
     this.backups = new BackupRows(this.controlPool);
+    this.schedules = new ScheduleRows(this.controlPool);
   }
 
   /**
