@@ -65,4 +65,11 @@ export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/i
 export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
 export type { DetailedRole, DropRoleResponse, Role, TablePrivileges } from '../contract/wire/roles.js';
+export type {
+  DetailedSchedule,
+  RunScheduleResponse,
+  Schedule,
+  ScheduleBody,
+  ScheduleRun,
+} from '../contract/wire/schedules.js';
 export type { OwnTokenResponse } from '../contract/wire/tokens.js';
