@@ -20,8 +20,7 @@ import type { Audit } from '../audit/audit.js';
 import { countSql } from '../sql/count-sql.js';
 import type { SqlServices } from '../sql/run-sql.js';
 import { WarningCollector } from '../sql/warning-collector.js';
-import { requireRole, shownRun } from './schedules.js';
-import { timesOf } from './times.js';
+import { loadTimes, requireRole, shownRun } from './schedules.js';
 
 const LOOK_EVERY_MS = 1_000;
 const RENEW_EVERY_MS = 10_000;
@@ -139,6 +138,7 @@ export class Scheduler {
     const { control } = this.services;
     const { declaration, nextAt: dueAt } = schedule;
     if (dueAt === null) return;
+    const { timesOf } = await loadTimes();
     const { count: missed, next: nextAt } = timesOf(declaration).passed(dueAt, now);
     const isMissed = missed > 0 || now.getTime() - dueAt.getTime() > MISSED_AFTER_MS;
     if (isMissed && declaration.missed === 'skip') return control.schedules.skip(schedule, due, nextAt, missed + 1);

@@ -13,7 +13,6 @@ import type { Declaration, RunRow, ScheduleKey, ScheduleRow } from '../../tenanc
 import { type Audit, authorOf } from '../audit/audit.js';
 import type { Splitter } from '../parser/splitter.js';
 import { parsingRequestOf } from '../sql/run-sql.js';
-import { checkTimeZone, timesOf } from './times.js';
 
 interface ScheduleServices {
   readonly control: ControlDatabase;
@@ -54,6 +53,7 @@ export class Schedules {
   ): Promise<Schedule> {
     const { control, audit, splitter } = this.services;
     const declaration = declarationOf(body);
+    const { checkTimeZone, timesOf } = await loadTimes();
     const [, , times] = checkAll(
       () => checkSavedName(name),
       () => checkTimeZone(declaration.timeZone),
@@ -74,12 +74,13 @@ export class Schedules {
 
   /** Lets it wait until it is resumed; a run that has begun goes on. @throws EngineError not_found */
   pause(project: Project, name: string, by: AuditOrigin): Promise<Schedule> {
-    return this.setNext(project, name, () => null, 'pause_schedule', by);
+    return this.setNext(project, name, () => Promise.resolve(null), 'pause_schedule', by);
   }
 
   /** From its next time on: those in between are not made up for. @throws EngineError not_found */
   resume(project: Project, name: string, by: AuditOrigin): Promise<Schedule> {
-    const next = ({ declaration, nextAt }: ScheduleRow) => nextAt ?? timesOf(declaration).next(new Date());
+    const next = async ({ declaration, nextAt }: ScheduleRow) =>
+      nextAt ?? (await loadTimes()).timesOf(declaration).next(new Date());
     return this.setNext(project, name, next, 'resume_schedule', by);
   }
 
@@ -93,14 +94,14 @@ export class Schedules {
   private async setNext(
     project: Project,
     name: string,
-    nextOf: (schedule: ScheduleRow) => Date | null,
+    nextOf: (schedule: ScheduleRow) => Promise<Date | null>,
     operation: string,
     by: AuditOrigin,
   ): Promise<Schedule> {
     const { control, audit } = this.services;
     const found = await this.find(project, name);
     const entry = audit.entryOfChange(by, { operation, object: name });
-    const changed = await control.schedules.setNext(found, nextOf(found), entry);
+    const changed = await control.schedules.setNext(found, await nextOf(found), entry);
     return shownSchedule(changed ?? (await this.unknown(project, name)));
   }
 
@@ -112,6 +113,9 @@ export class Schedules {
     });
   }
 }
+
+/** Loaded on demand: few services have schedules. */
+export const loadTimes = () => import('./times.js');
 
 const keyOf = ({ id }: Project, name: string): ScheduleKey => ({ projectId: id, kind: 'schedule', name });
 
