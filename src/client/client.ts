@@ -2,6 +2,7 @@
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN, SAVED_NAME_PATTERN } from '../contract/names.js';
 import type { EventSettings, EventSettingsBody, EventsResponse } from '../contract/wire/events.js';
+import type { QueriesResponse, Query, QueryBody, QueryResponse, RunQueryBody } from '../contract/wire/queries.js';
 import type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 import type { OwnTokenResponse } from '../contract/wire/tokens.js';
 import type { Receipt, ReceiptsResponse, ReceiptsBody } from '../contract/wire/receipts.js';
@@ -213,6 +214,30 @@ export class CdpClient {
   /** Takes no more events. The tables stay. */
   async dropEvents(options?: ReadOptions): Promise<void> {
     await this.#events('DELETE', undefined, options);
+  }
+
+  /** Lists the saved queries. */
+  async queries(options?: ReadOptions): Promise<Query[]> {
+    return (await this.#saved<QueriesResponse>('GET', ['queries'], undefined, options)).queries;
+  }
+
+  /** Saves a query, or replaces it. */
+  async saveQuery(name: string, query: QueryBody, options?: ReadOptions): Promise<Query> {
+    return (await this.#saved<QueryResponse>('PUT', ['queries', name], query, options)).query;
+  }
+
+  /** Runs a saved query with a value for each of its parameters. */
+  async runQuery<Row = DefaultRow>(
+    name: string,
+    parameters: Readonly<Record<string, unknown>> = {},
+    { signal, dryRun, ...options }: Omit<RunQueryBody, 'parameters'> & CallOptions = {},
+  ): Promise<QueryResult<Row>> {
+    const calls = { ...(signal && { signal }), ...(dryRun && { dryRun }) };
+    return this.#saved('POST', ['queries', name, 'run'], { parameters, ...options }, calls);
+  }
+
+  async deleteQuery(name: string, options?: ReadOptions): Promise<void> {
+    await this.#saved('DELETE', ['queries', name], undefined, options);
   }
 
   /** Lists the schedules, each with its last run. */

@@ -7,6 +7,10 @@ export const LIMITS = {
   savedSqlCharacters: 65_536,
   scheduleTimeoutMsDefault: 300_000,
   scheduleTimeoutMsMax: 3_600_000,
+  queriesPerProject: 500,
+  queryParameters: 100,
+  /** Bytes of the chart of a saved query, which only pages read. */
+  chartBytes: 16_384,
   /** Runs of a schedule that are kept. */
   runsKept: 50,
   /** Characters of the error of a run. */

@@ -37,7 +37,15 @@ const SAVED_NAME = new RegExp(SAVED_NAME_PATTERN);
 export const isSavedName = (name: string): boolean => SAVED_NAME.test(name);
 
 /** Scopes of a token (contract C3.9). */
-export const SCOPES = ['schema:read', 'schema:write', 'data:append', 'data:write', 'sql:read', 'sql:write'] as const;
+export const SCOPES = [
+  'schema:read',
+  'schema:write',
+  'data:append',
+  'data:write',
+  'sql:read',
+  'sql:write',
+  'queries:run',
+] as const;
 
 export type Scope = (typeof SCOPES)[number];
 
@@ -49,10 +57,13 @@ export const SCOPE_IN_WORDS: Readonly<Record<Scope, string>> = {
   'data:write': 'insert, update and delete records',
   'sql:read': 'run SQL that reads',
   'sql:write': 'run any SQL',
+  'queries:run': 'run saved queries, and no other SQL',
 };
 
-/** The scopes of a token for which none are chosen: `data:write` includes `data:append`. */
-export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'data:append');
+/** The scopes of a token for which none are chosen: `data:write` includes `data:append`, `sql:write` includes `queries:run`. */
+export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter(
+  (scope) => scope !== 'data:append' && scope !== 'queries:run',
+);
 
 /** The scopes of a token that only reads. */
 export const READ_SCOPES: readonly Scope[] = ['schema:read', 'sql:read'];

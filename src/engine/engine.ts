@@ -27,6 +27,7 @@ import { Project } from '../db/project.js';
 import type { Log } from '../log.js';
 import type { ArchiveWatch } from './projects/archive-watch.js';
 import type { Projects } from './projects/projects.js';
+import { Queries } from './queries/queries.js';
 import { Scheduler } from './schedules/scheduler.js';
 import { Schedules } from './schedules/schedules.js';
 import type { ServerWatch } from '../tenancy/health/server-watch.js';
@@ -96,6 +97,7 @@ const Parts = class {
 export class Engine extends Parts {
   readonly liveRequests = new LiveRequests(this.authenticator);
   readonly eventCounts = new EventCounts();
+  readonly queries = new Queries({ control: this.control, audit: this.audit, splitter: this.services.splitter });
   readonly schedules = new Schedules({ control: this.control, audit: this.audit, splitter: this.services.splitter });
   readonly scheduler = new Scheduler({
     ...{ control: this.control, audit: this.audit, log: this.log, sql: this.services },

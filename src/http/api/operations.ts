@@ -10,6 +10,7 @@ import { RUN_QUERIES } from './neon.js';
 import type { Operation } from './operation.js';
 import { PROJECTS } from './projects.js';
 import { QUARANTINE } from './quarantine.js';
+import { QUERIES } from './queries.js';
 import { RECEIPTS } from './receipts.js';
 import { RECORDS } from './records.js';
 import { REQUESTS } from './requests.js';
@@ -31,6 +32,7 @@ const OF_PROJECTS = [
   ...EVENTS,
   RUN_SQL,
   RUN_QUERIES,
+  ...QUERIES,
   ...SCHEDULES,
 ];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];

@@ -19,6 +19,7 @@ import { awaitStandby } from '../standby-wait.js';
 import { BackupRows } from './backup-rows.js';
 import { ControlPool } from './control-pool.js';
 import { ProjectRows } from './project-rows.js';
+import { QueryRows } from './query-rows.js';
 import { RoleRows } from './role-rows.js';
 import { ScheduleRows } from './schedule-rows.js';
 import { ServerRows } from './server-rows.js';
@@ -37,6 +38,7 @@ export class ControlDatabase {
   readonly servers: ServerRows;
   readonly backups: BackupRows;
   readonly schedules: ScheduleRows;
+  readonly queries: QueryRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -52,6 +54,7 @@ export class ControlDatabase {
     this.servers = new ServerRows(this.controlPool);
     this.backups = new BackupRows(this.controlPool);
     this.schedules = new ScheduleRows(this.controlPool);
+    this.queries = new QueryRows(this.controlPool);
   }
 
   /**
