@@ -92,7 +92,7 @@ describe('works', () => {
     const body = { parameters: { id: 100, country: 'IT' } };
     const dry = await project.call('POST', path('add', '/run?dry_run=true'), { body, token: runner });
     expect(dry.body, dry.text).toMatchObject({ dry_run: true, rows: [{ id: 100 }] });
-    for (const _ of [1, 2]) {
+    for (let time = 1; time <= 2; time++) {
       const call = { body, token: runner, headers: { 'idempotency-key': 'k1' } };
       expect((await project.call('POST', path('add', '/run'), call)).body).toMatchObject({ rows: [{ id: 100 }] });
     }
