@@ -30,6 +30,7 @@ import type { Projects } from './projects/projects.js';
 import { Queries } from './queries/queries.js';
 import { Scheduler } from './schedules/scheduler.js';
 import { Schedules } from './schedules/schedules.js';
+import { Segments } from './segments/segments.js';
 import type { ServerWatch } from '../tenancy/health/server-watch.js';
 import type { PortSessions } from './sessions/sessions.js';
 import type { SqlServices } from './sql/run-sql.js';
@@ -97,12 +98,18 @@ const Parts = class {
 export class Engine extends Parts {
   readonly liveRequests = new LiveRequests(this.authenticator);
   readonly eventCounts = new EventCounts();
-  readonly queries = new Queries({ control: this.control, audit: this.audit, splitter: this.services.splitter });
-  readonly schedules = new Schedules({ control: this.control, audit: this.audit, splitter: this.services.splitter });
+  readonly queries = new Queries(this.savedServices);
+  readonly schedules = new Schedules(this.savedServices, 'schedule');
+  readonly segments = new Segments(this.savedServices);
   readonly scheduler = new Scheduler({
     ...{ control: this.control, audit: this.audit, log: this.log, sql: this.services },
     admit: (row, role) => this.admit(row, 'sql', null, role),
   });
+
+  /** What a project saves by name. */
+  private get savedServices() {
+    return { control: this.control, audit: this.audit, splitter: this.services.splitter };
+  }
 
   /**
    * A caller's project for the operations of one request. Call this before reading the request's body.

@@ -26,6 +26,7 @@ export const savesInProject = (): boolean =>
 export function nameFor(title: string): string {
   const words = title
     .normalize('NFKD')
+    .replace(/\p{M}+/gu, '')
     .replace(/[^A-Za-z0-9_-]+/g, '-')
     .replace(/^-+|-+$/g, '');
   const name = (/^[A-Za-z]/.test(words) || words === '' ? words : `q-${words}`).slice(0, 63);

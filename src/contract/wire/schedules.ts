@@ -19,7 +19,8 @@ export const SavedSql = Type.String({
 
 export const MISSED = ['run_once', 'skip'] as const;
 
-const timing = {
+/** When it runs. */
+export const timing = {
   cron: Type.Optional(
     Type.Nullable(
       Type.String({
@@ -39,7 +40,7 @@ const timing = {
   ),
 };
 
-const limits = {
+export const limits = {
   timeout_ms: Type.Optional(
     Type.Integer({
       minimum: 1,
@@ -89,7 +90,7 @@ export const ScheduleRun = Type.Object({
 });
 export type ScheduleRun = Static<typeof ScheduleRun>;
 
-const schedule = {
+export const schedule = {
   name: Type.String(),
   sql: Type.String(),
   cron: Type.Nullable(Type.String()),

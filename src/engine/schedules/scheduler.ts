@@ -20,6 +20,7 @@ import type { Audit } from '../audit/audit.js';
 import { countSql } from '../sql/count-sql.js';
 import type { SqlServices } from '../sql/run-sql.js';
 import { WarningCollector } from '../sql/warning-collector.js';
+import { segmentSql } from '../segments/segment-sql.js';
 import { loadTimes, requireRole, shownRun } from './schedules.js';
 
 const LOOK_EVERY_MS = 1_000;
@@ -65,6 +66,12 @@ interface Ended {
   readonly error: EngineError | null;
 }
 
+/** What a run of a schedule executes. */
+export type SqlToRun = (schedule: ScheduleRow, project: Project, runId: string) => string;
+
+const sqlToRun: SqlToRun = ({ kind, name, declaration: { sql, maxChange = null } }, { schema }, runId) =>
+  kind === 'schedule' ? sql : segmentSql({ schema, segment: name, query: sql, runId, maxChange });
+
 /** The reason to stop a run that others may go on with. */
 const STOPPING = new EngineError('overloaded', 'The service is stopping');
 
@@ -101,7 +108,7 @@ export class Scheduler {
    * Runs a schedule now, whatever its next time is, and waits for its end, but not for longer than {@link ANSWER_AFTER_MS}.
    * @throws EngineError request_in_flight if it runs; that of the run
    */
-  async runNow(schedule: ScheduleRow): Promise<ScheduleRun> {
+  async runNow(schedule: ScheduleRow, sqlOf = sqlToRun): Promise<ScheduleRun> {
     const claim = { runId: randomUUID(), by: this.id, due: null, nextAt: null, missed: 0 };
     const run = await this.services.control.schedules.claim(schedule, claim);
     if (run === null) {
@@ -109,14 +116,20 @@ export class Scheduler {
         hint: 'Its last run shows when it began.',
       });
     }
-    const ended = await Promise.race([this.begin(schedule, run), sleep(ANSWER_AFTER_MS, null, { ref: false })]);
+    const ended = await Promise.race([this.begin(schedule, run, sqlOf), sleep(ANSWER_AFTER_MS, null, { ref: false })]);
     if (ended?.error) throw ended.error;
     return shownRun(ended?.run ?? run);
   }
 
   /** Runs its SQL and rolls it back. @param project in a dry run @returns the rows @throws EngineError that of the run */
-  async dryRun({ declaration }: ScheduleRow, project: Project, signal: AbortSignal): Promise<number> {
-    const { sql, timeoutMs, role } = declaration;
+  async dryRun(
+    schedule: ScheduleRow,
+    project: Project,
+    signal: AbortSignal,
+    sqlOf: SqlToRun = sqlToRun,
+  ): Promise<number> {
+    const { timeoutMs, role } = schedule.declaration;
+    const sql = sqlOf(schedule, project, randomUUID());
     await requireRole(this.services.control, project, role);
     const request = { sql, params: [], readOnly: false, timeoutMs, signal };
     return countSql(this.services.sql, project.asRole(role), request);
@@ -152,18 +165,18 @@ export class Scheduler {
     if (run !== null) void this.begin(schedule, run);
   }
 
-  private begin(schedule: ScheduleRow, run: RunRow): Promise<Ended> {
+  private begin(schedule: ScheduleRow, run: RunRow, sqlOf = sqlToRun): Promise<Ended> {
     const stop = new AbortController();
-    const ended = this.finish(schedule, run, stop.signal).finally(() => this.runs.delete(run.id));
+    const ended = this.finish(schedule, run, sqlOf, stop.signal).finally(() => this.runs.delete(run.id));
     this.runs.set(run.id, { projectId: schedule.projectId, stop, ended });
     return ended;
   }
 
   /** Never rejects. */
-  private async finish(schedule: ScheduleRow, run: RunRow, signal: AbortSignal): Promise<Ended> {
+  private async finish(schedule: ScheduleRow, run: RunRow, sqlOf: SqlToRun, signal: AbortSignal): Promise<Ended> {
     const { audit, control, log } = this.services;
     const startedAt = performance.now();
-    const { end, error, project } = await this.work(schedule, run, signal);
+    const { end, error, project } = await this.work(schedule, run, sqlOf, signal);
     try {
       if (signal.reason === STOPPING && end.outcome !== 'ok') {
         await control.schedules.release(run.id, this.id);
@@ -188,6 +201,7 @@ export class Scheduler {
   private async work(
     schedule: ScheduleRow,
     run: RunRow,
+    sqlOf: SqlToRun,
     signal: AbortSignal,
   ): Promise<{ end: RunEnd; error: EngineError | null; project: ProjectRow | null }> {
     // Of the last attempt.
@@ -200,7 +214,7 @@ export class Scheduler {
       const rows = await this.withPatience(signal, async () => {
         project = await this.activeProject(schedule.projectId);
         collector = new WarningCollector();
-        return this.runSql(schedule, run, project, collector, signal);
+        return this.runSql(schedule, run, sqlOf, project, collector, signal);
       });
       return { end: { outcome: 'ok', error: null, rows, warnings: collector.all }, error: null, project };
     } catch (thrown) {
@@ -224,16 +238,19 @@ export class Scheduler {
   }
 
   private async runSql(
-    { name, declaration }: ScheduleRow,
+    schedule: ScheduleRow,
     { id }: RunRow,
+    sqlOf: SqlToRun,
     row: ProjectRow,
     warnings: WarningCollector,
     signal: AbortSignal,
   ): Promise<number> {
-    const { sql, timeoutMs, role } = declaration;
+    const { name, declaration } = schedule;
+    const { timeoutMs, role } = declaration;
     const project = this.services.admit(row, role);
     await requireRole(this.services.control, project, role);
-    const key = idempotencyKey(id, `run of the schedule ${name}`, '', Buffer.from(sql), 1);
+    const sql = sqlOf(schedule, project, id);
+    const key = idempotencyKey(id, `run of the ${schedule.kind} ${name}`, '', Buffer.from(sql), 1);
     const request = { sql, params: [], readOnly: false, timeoutMs, signal, warnings };
     try {
       return await countSql(this.services.sql, project, { ...request, key });

@@ -1,4 +1,4 @@
-/** The schedules of a project: saving, listing, pausing and deleting them. `scheduler.ts` runs them. */
+/** The schedules of a project, or its segments: saving, listing, pausing and deleting them. `scheduler.ts` runs them. */
 import type { AuditOrigin } from '../../contract/audit.js';
 import { checkAll } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
@@ -6,10 +6,16 @@ import { didYouMean } from '../../contract/did-you-mean.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import { isSavedName, SAVED_NAME_IN_WORDS } from '../../contract/names.js';
-import type { DetailedSchedule, Schedule, ScheduleBody, ScheduleRun } from '../../contract/wire/schedules.js';
+import type { Schedule, ScheduleBody, ScheduleRun } from '../../contract/wire/schedules.js';
 import type { Project } from '../../db/project.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import type { Declaration, RunRow, ScheduleKey, ScheduleRow } from '../../tenancy/control/schedule-rows.js';
+import type {
+  Declaration,
+  RunRow,
+  ScheduleKey,
+  ScheduleKind,
+  ScheduleRow,
+} from '../../tenancy/control/schedule-rows.js';
 import { type Audit, authorOf } from '../audit/audit.js';
 import type { Splitter } from '../parser/splitter.js';
 import { parsingRequestOf } from '../sql/run-sql.js';
@@ -20,39 +26,44 @@ interface ScheduleServices {
   readonly splitter: Splitter;
 }
 
+/** Those of one kind. */
 export class Schedules {
-  constructor(private readonly services: ScheduleServices) {}
+  constructor(
+    private readonly services: ScheduleServices,
+    private readonly kind: ScheduleKind,
+  ) {}
 
   /** By name. @throws EngineError database_unavailable */
-  async list(project: Project): Promise<Schedule[]> {
-    return (await this.services.control.schedules.list(project.id, 'schedule')).map(shownSchedule);
+  list(project: Project): Promise<ScheduleRow[]> {
+    return this.services.control.schedules.list(project.id, this.kind);
   }
 
-  /** With its last runs. @throws EngineError not_found */
-  async show(project: Project, name: string): Promise<DetailedSchedule> {
+  /** The last runs of one. @throws EngineError not_found */
+  async show(project: Project, name: string): Promise<{ schedule: ScheduleRow; runs: ScheduleRun[] }> {
     const schedule = await this.find(project, name);
     const runs = await this.services.control.schedules.runs(schedule);
-    return { ...shownSchedule(schedule), runs: runs.map(shownRun) };
+    return { schedule, runs: runs.map(shownRun) };
   }
 
   /** @throws EngineError not_found */
   async find(project: Project, name: string): Promise<ScheduleRow> {
-    return (await this.services.control.schedules.find(keyOf(project, name))) ?? (await this.unknown(project, name));
+    return (
+      (await this.services.control.schedules.find(this.keyOf(project, name))) ?? (await this.unknown(project, name))
+    );
   }
 
   /**
-   * Makes or replaces a schedule.
+   * Makes or replaces one.
    * @throws EngineError invalid_name, invalid_request, sql_error, statement_not_allowed, not_found if the project has no such role
    */
   async save(
     project: Project,
     name: string,
-    body: ScheduleBody,
+    declaration: Declaration,
     by: AuditOrigin,
     signal: AbortSignal,
-  ): Promise<Schedule> {
+  ): Promise<ScheduleRow> {
     const { control, audit, splitter } = this.services;
-    const declaration = declarationOf(body);
     const { checkTimeZone, timesOf } = await loadTimes();
     const [, , times] = checkAll(
       () => checkSavedName(name),
@@ -63,9 +74,9 @@ export class Schedules {
     await splitter.split(declaration.sql, parsingRequestOf(project, signal));
     await requireRole(control, project, declaration.role);
     const options = { nextAt: times.next(new Date()), by: authorOf(by), most: LIMITS.schedulesPerProject };
-    const entry = audit.entryOfChange(by, { operation: 'save_schedule', object: name });
-    const saved = await control.schedules.save(keyOf(project, name), declaration, options, entry);
-    if (saved !== null) return shownSchedule(saved);
+    const entry = audit.entryOfChange(by, { operation: `save_${this.kind}`, object: name });
+    const saved = await control.schedules.save(this.keyOf(project, name), declaration, options, entry);
+    if (saved !== null) return saved;
     throw new EngineError(
       'invalid_request',
       `The project has ${LIMITS.schedulesPerProject} schedules and segments, which is the maximum`,
@@ -73,42 +84,45 @@ export class Schedules {
   }
 
   /** Lets it wait until it is resumed; a run that has begun goes on. @throws EngineError not_found */
-  pause(project: Project, name: string, by: AuditOrigin): Promise<Schedule> {
-    return this.setNext(project, name, () => Promise.resolve(null), 'pause_schedule', by);
+  pause(project: Project, name: string, by: AuditOrigin): Promise<ScheduleRow> {
+    return this.setNext(project, name, () => Promise.resolve(null), 'pause', by);
   }
 
   /** From its next time on: those in between are not made up for. @throws EngineError not_found */
-  resume(project: Project, name: string, by: AuditOrigin): Promise<Schedule> {
+  resume(project: Project, name: string, by: AuditOrigin): Promise<ScheduleRow> {
     const next = async ({ declaration, nextAt }: ScheduleRow) =>
       nextAt ?? (await loadTimes()).timesOf(declaration).next(new Date());
-    return this.setNext(project, name, next, 'resume_schedule', by);
+    return this.setNext(project, name, next, 'resume', by);
   }
 
   /** A run that has not ended is canceled within seconds. @throws EngineError not_found */
   async delete(project: Project, name: string, by: AuditOrigin): Promise<void> {
     const { control, audit } = this.services;
-    const entry = audit.entryOfChange(by, { operation: 'delete_schedule', object: name });
-    if (!(await control.schedules.delete(keyOf(project, name), entry))) await this.unknown(project, name);
+    const entry = audit.entryOfChange(by, { operation: `delete_${this.kind}`, object: name });
+    if (!(await control.schedules.delete(this.keyOf(project, name), entry))) await this.unknown(project, name);
   }
 
   private async setNext(
     project: Project,
     name: string,
     nextOf: (schedule: ScheduleRow) => Promise<Date | null>,
-    operation: string,
+    change: 'pause' | 'resume',
     by: AuditOrigin,
-  ): Promise<Schedule> {
+  ): Promise<ScheduleRow> {
     const { control, audit } = this.services;
     const found = await this.find(project, name);
-    const entry = audit.entryOfChange(by, { operation, object: name });
+    const entry = audit.entryOfChange(by, { operation: `${change}_${this.kind}`, object: name });
     const changed = await control.schedules.setNext(found, await nextOf(found), entry);
-    return shownSchedule(changed ?? (await this.unknown(project, name)));
+    return changed ?? this.unknown(project, name);
+  }
+
+  private keyOf({ id }: Project, name: string): ScheduleKey {
+    return { projectId: id, kind: this.kind, name };
   }
 
   private async unknown(project: Project, name: string): Promise<never> {
-    const schedules = await this.services.control.schedules.list(project.id, 'schedule');
-    const names = schedules.map((schedule) => schedule.name);
-    throw new EngineError('not_found', `The project has no schedule ${quoted(name)}`, {
+    const names = (await this.list(project)).map((schedule) => schedule.name);
+    throw new EngineError('not_found', `The project has no ${this.kind} ${quoted(name)}`, {
       hint: didYouMean(name, names),
     });
   }
@@ -117,9 +131,8 @@ export class Schedules {
 /** Loaded on demand: few services have schedules. */
 export const loadTimes = () => import('./times.js');
 
-const keyOf = ({ id }: Project, name: string): ScheduleKey => ({ projectId: id, kind: 'schedule', name });
-
-const declarationOf = (body: ScheduleBody): Declaration => ({
+/** With the defaults of what the body leaves out. */
+export const declarationOf = (body: ScheduleBody): Declaration => ({
   sql: body.sql,
   cron: body.cron ?? null,
   every: body.every ?? null,
@@ -145,7 +158,7 @@ export async function requireRole(
   throw new EngineError('not_found', `The project has no role ${quoted(role)}`);
 }
 
-const shownSchedule = (row: ScheduleRow): Schedule => {
+export const shownSchedule = (row: ScheduleRow): Schedule => {
   const { sql, cron, every, timeZone, timeoutMs, role, missed } = row.declaration;
   return {
     name: row.name,

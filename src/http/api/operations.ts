@@ -15,6 +15,7 @@ import { RECEIPTS } from './receipts.js';
 import { RECORDS } from './records.js';
 import { REQUESTS } from './requests.js';
 import { SCHEDULES } from './schedules.js';
+import { SEGMENTS } from './segments.js';
 import { SERVERS } from './servers.js';
 import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
@@ -34,6 +35,7 @@ const OF_PROJECTS = [
   RUN_QUERIES,
   ...QUERIES,
   ...SCHEDULES,
+  ...SEGMENTS,
 ];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
 

@@ -2,6 +2,7 @@
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/schedules.js';
 import type { Project } from '../../db/project.js';
+import { declarationOf, shownSchedule } from '../../engine/schedules/schedules.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import type { Call } from '../route.js';
 import { projectOfOwner } from './call-inputs.js';
@@ -67,8 +68,8 @@ const SAVE_SCHEDULE: Operation = {
     const { request, engine, signal } = call;
     const body = request.body as wire.ScheduleBody;
     const by = auditOriginOf(request);
-    const schedule = await engine.schedules.save(ownProject(call), nameInPath(call), body, by, signal);
-    return { body: { success: true, message: 'schedule saved', schedule } };
+    const saved = await engine.schedules.save(ownProject(call), nameInPath(call), declarationOf(body), by, signal);
+    return { body: { success: true, message: 'schedule saved', schedule: shownSchedule(saved) } };
   },
 };
 
@@ -84,7 +85,7 @@ const LIST_SCHEDULES: Operation = {
   success: succeeds(200, wire.SchedulesResponse, '1 schedule', { schedules: [EXAMPLE] }),
   errors: [],
   async handle(call) {
-    const schedules = await call.engine.schedules.list(ownProject(call));
+    const schedules = (await call.engine.schedules.list(ownProject(call))).map(shownSchedule);
     return { body: { success: true, message: counted(schedules.length, 'schedule'), schedules } };
   },
 };
@@ -100,8 +101,8 @@ const READ_SCHEDULE: Operation = {
   success: succeeds(200, wire.DetailedScheduleResponse, 'schedule found', { schedule: { ...EXAMPLE, runs: [RUN] } }),
   errors: ['not_found'],
   async handle(call) {
-    const schedule = await call.engine.schedules.show(ownProject(call), nameInPath(call));
-    return { body: { success: true, message: 'schedule found', schedule } };
+    const { schedule, runs } = await call.engine.schedules.show(ownProject(call), nameInPath(call));
+    return { body: { success: true, message: 'schedule found', schedule: { ...shownSchedule(schedule), runs } } };
   },
 };
 
@@ -147,7 +148,7 @@ const PAUSE_SCHEDULE: Operation = {
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const schedule = await call.engine.schedules.pause(ownProject(call), nameInPath(call), auditOriginOf(call.request));
-    return { body: { success: true, message: 'schedule paused', schedule } };
+    return { body: { success: true, message: 'schedule paused', schedule: shownSchedule(schedule) } };
   },
 };
 
@@ -168,7 +169,7 @@ const RESUME_SCHEDULE: Operation = {
       nameInPath(call),
       auditOriginOf(call.request),
     );
-    return { body: { success: true, message: 'schedule resumed', schedule } };
+    return { body: { success: true, message: 'schedule resumed', schedule: shownSchedule(schedule) } };
   },
 };
 

@@ -88,7 +88,7 @@ export async function answerSql(call: Call, sql: AllowedSql): Promise<RouteRespo
     throw new EngineError('invalid_request', '`dry_run` is for free SQL that writes and whose response is JSON');
   }
   // A bounded read may show an older state. If a replica cannot answer it, the primary does.
-  const { consistency = project.consistency } = request.body as RunOptions;
+  const { consistency = project.consistency } = (request.body ?? {}) as RunOptions;
   const isBounded = readOnly && project.hasReplicas && consistency !== 'strong';
   const replica = isBounded ? project.atReplica(request.headers['x-consistency']?.toString()) : null;
   if (replica !== null) {
@@ -114,7 +114,7 @@ async function respond(
 ): Promise<RouteResponse> {
   const { context, body } = call.request;
   if (format !== null) {
-    const { columns = false } = body as RunOptions;
+    const { columns = false } = (body ?? {}) as RunOptions;
     await streamResponse(call, project, { ...sqlRequest, format, columns });
     return { body: null };
   }
@@ -125,7 +125,7 @@ async function respond(
 
 function requestOf(call: Call, { text, params, readOnly }: AllowedSql): CollectRequest {
   const { request, signal } = call;
-  const body = request.body as RunOptions;
+  const body = (request.body ?? {}) as RunOptions;
   return {
     sql: text,
     params,

@@ -20,6 +20,8 @@ export interface Declaration {
   /** A role that the project has made; null: its writer. */
   readonly role: string | null;
   readonly missed: 'run_once' | 'skip';
+  /** Of a segment: the most percent of its members that a run may change; null: any number. */
+  readonly maxChange?: number | null;
 }
 
 /** Which schedule it is. */

@@ -65,7 +65,7 @@ describe('a schedule', () => {
     const form = dialog('Change nightly');
     await form.getByLabel('SQL').fill('SELECT 1 / 0');
     await form.getByLabel('When').selectOption('every');
-    await form.getByLabel('Interval').fill('15m');
+    await form.getByLabel('Interval, such as').fill('15m');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByText('every 15m').waitFor();
     expect(await stored()).toMatchObject({ cron: null, every: '15m', paused: true });
