@@ -60,3 +60,10 @@ export function withoutMembers(schema: string, segment: string): string {
     IF to_regclass(${literal(members).text}) IS NOT NULL THEN DELETE FROM ${members} WHERE segment = ${literal(segment).text}; END IF;
   END $gone$`;
 }
+
+/** The members of the segment `$1`, by key. @param hasRun the first run of a segment makes the table */
+export function membersSql(schema: string, hasRun: boolean): string {
+  const none = '(SELECT NULL::text AS segment, NULL::text AS key, NULL::timestamptz AS entered_at WHERE false) AS none';
+  const from = hasRun ? ident(schema, 'segment_members').text : none;
+  return `SELECT key, entered_at FROM ${from} WHERE segment = $1 ORDER BY key`;
+}

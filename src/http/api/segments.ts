@@ -6,8 +6,8 @@ import { SavedNameInPath } from '../../contract/wire/schedules.js';
 import * as wire from '../../contract/wire/segments.js';
 import { SqlResponse } from '../../contract/wire/sql.js';
 import type { Project } from '../../db/project.js';
+import { membersSql } from '../../engine/segments/segment-sql.js';
 import { forced, shownSegment } from '../../engine/segments/segments.js';
-import { ident } from '../../pg/index.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import type { Call } from '../route.js';
 import { projectOfOwner } from './call-inputs.js';
@@ -158,11 +158,7 @@ const READ_MEMBERS: Operation = {
   async handle(call) {
     const project = ownProject(call);
     const { name, lastRun } = await call.engine.segments.find(project, nameInPath(call));
-    const from =
-      lastRun === null
-        ? '(SELECT NULL::text AS segment, NULL::text AS key, NULL::timestamptz AS entered_at WHERE false) AS none'
-        : `${ident(project.schema, 'segment_members').text}`;
-    const text = `SELECT key, entered_at FROM ${from} WHERE segment = $1 ORDER BY key`;
+    const text = membersSql(project.schema, lastRun !== null);
     return answerSql(call, { text, params: [{ kind: 'string', value: name }], readOnly: true });
   },
 };
