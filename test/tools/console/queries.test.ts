@@ -30,7 +30,7 @@ describe('a saved query', () => {
     await page.getByLabel('Name').fill('Orders of München');
     await page.getByText('Orders-of-Munchen').waitFor();
     expect(await visitor.axe()).toEqual([]);
-    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved as Orders of München').waitFor();
     await page.getByRole('button', { name: 'Saved', exact: true }).click();
     await page.getByText('by token default, just now').waitFor();
