@@ -185,6 +185,7 @@ describe('what the console keeps', () => {
     await page.getByRole('button', { name: 'Save this query' }).click();
     await page.getByLabel('Name').fill('Seventy-seven');
     await page.keyboard.press('Enter');
+    await page.getByText('Saved as Seventy-seven').waitFor();
     await write('SELECT 78 AS later');
     await expect
       .poll(() =>
