@@ -1,6 +1,6 @@
 /** The screens: each has a folder and an entry here. */
 import type { FunctionComponent } from 'preact';
-import { isAdmin, hasScope, managesRoles } from './session.js';
+import { isAdmin, hasScope, managesRoles, managesSchedules } from './session.js';
 
 export interface ScreenEntry {
   /** The first part of the fragment, such as `sql` in `#/sql`. */
@@ -46,6 +46,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     label: 'Events',
     isUseful: managesRoles,
     load: async () => (await import('./events/events-screen.js')).EventsScreen,
+  },
+  {
+    path: 'schedules',
+    label: 'Schedules',
+    isUseful: managesSchedules,
+    load: async () => (await import('./schedules/schedules-screen.js')).SchedulesScreen,
   },
   {
     path: 'roles',

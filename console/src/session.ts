@@ -26,6 +26,9 @@ export const hasScope = (scope: Scope): boolean => session.value?.scopes.has(sco
 /** Whether the token may manage the project's roles and events: none that acts as a role may. */
 export const managesRoles = (): boolean => hasScope('schema:write') && session.value?.role === null;
 
+/** Whether the token may manage what runs by itself: none that acts as a role may. */
+export const managesSchedules = (): boolean => hasScope('sql:write') && session.value?.role === null;
+
 export const isAdmin = (): boolean => session.value !== null && session.value.project === null;
 
 /** The session, for screens that are only shown within one. */

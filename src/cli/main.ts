@@ -76,6 +76,7 @@ const COMMANDS: Readonly<Record<string, Load>> = {
   index: async () => (await import('./remote/indexes.js')).indexCommand(),
   events: async () => (await import('./remote/events.js')).eventsCommand(),
   role: async () => (await import('./remote/roles.js')).roleCommand(),
+  schedule: async () => (await import('./remote/schedules.js')).scheduleCommand(),
   table: async () => (await import('./remote/distribute.js')).tableCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),
   import: async () => (await import('./import/command.js')).importCommand(),

@@ -1,7 +1,8 @@
 /** The API as methods that use its own names. */
 import type { ColumnType } from '../contract/column-types.js';
-import { NAME_PATTERN } from '../contract/names.js';
+import { NAME_PATTERN, SAVED_NAME_PATTERN } from '../contract/names.js';
 import type { EventSettings, EventSettingsBody, EventsResponse } from '../contract/wire/events.js';
+import type { QueriesResponse, Query, QueryBody, QueryResponse, RunQueryBody } from '../contract/wire/queries.js';
 import type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 import type { OwnTokenResponse } from '../contract/wire/tokens.js';
 import type { Receipt, ReceiptsResponse, ReceiptsBody } from '../contract/wire/receipts.js';
@@ -22,6 +23,15 @@ import type {
   RoleResponse,
   RolesResponse,
 } from '../contract/wire/roles.js';
+import type {
+  DetailedSchedule,
+  DetailedScheduleResponse,
+  RunScheduleResponse,
+  Schedule,
+  ScheduleBody,
+  ScheduleResponse,
+  SchedulesResponse,
+} from '../contract/wire/schedules.js';
 import type { SqlResponse } from '../contract/wire/sql.js';
 import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
@@ -204,6 +214,63 @@ export class CdpClient {
   /** Takes no more events. The tables stay. */
   async dropEvents(options?: ReadOptions): Promise<void> {
     await this.#events('DELETE', undefined, options);
+  }
+
+  /** Lists the saved queries. */
+  async queries(options?: ReadOptions): Promise<Query[]> {
+    return (await this.#saved<QueriesResponse>('GET', ['queries'], undefined, options)).queries;
+  }
+
+  /** Saves a query, or replaces it. */
+  async saveQuery(name: string, query: QueryBody, options?: ReadOptions): Promise<Query> {
+    return (await this.#saved<QueryResponse>('PUT', ['queries', name], query, options)).query;
+  }
+
+  /** Runs a saved query with a value for each of its parameters. */
+  async runQuery<Row = DefaultRow>(
+    name: string,
+    parameters: Readonly<Record<string, unknown>> = {},
+    { signal, dryRun, ...options }: Omit<RunQueryBody, 'parameters'> & CallOptions = {},
+  ): Promise<QueryResult<Row>> {
+    const calls = { ...(signal && { signal }), ...(dryRun && { dryRun }) };
+    return this.#saved('POST', ['queries', name, 'run'], { parameters, ...options }, calls);
+  }
+
+  async deleteQuery(name: string, options?: ReadOptions): Promise<void> {
+    await this.#saved('DELETE', ['queries', name], undefined, options);
+  }
+
+  /** Lists the schedules, each with its last run. */
+  async schedules(options?: ReadOptions): Promise<Schedule[]> {
+    return (await this.#saved<SchedulesResponse>('GET', ['schedules'], undefined, options)).schedules;
+  }
+
+  /** Describes a schedule with its last runs. */
+  async schedule(name: string, options?: ReadOptions): Promise<DetailedSchedule> {
+    return (await this.#saved<DetailedScheduleResponse>('GET', ['schedules', name], undefined, options)).schedule;
+  }
+
+  /** Makes or replaces a schedule. */
+  async saveSchedule(name: string, schedule: ScheduleBody, options?: ReadOptions): Promise<Schedule> {
+    return (await this.#saved<ScheduleResponse>('PUT', ['schedules', name], schedule, options)).schedule;
+  }
+
+  /** Runs a schedule now, and returns after 30 s at most, while a longer run goes on. Rejects with the error of the run. */
+  runSchedule(name: string, options?: CallOptions): Promise<RunScheduleResponse> {
+    return this.#saved('POST', ['schedules', name, 'run'], undefined, options);
+  }
+
+  async pauseSchedule(name: string, options?: ReadOptions): Promise<Schedule> {
+    return (await this.#saved<ScheduleResponse>('POST', ['schedules', name, 'pause'], undefined, options)).schedule;
+  }
+
+  async resumeSchedule(name: string, options?: ReadOptions): Promise<Schedule> {
+    return (await this.#saved<ScheduleResponse>('POST', ['schedules', name, 'resume'], undefined, options)).schedule;
+  }
+
+  /** Deletes a schedule with its runs. */
+  async deleteSchedule(name: string, options?: ReadOptions): Promise<void> {
+    await this.#saved('DELETE', ['schedules', name], undefined, options);
   }
 
   /** Lists all tables and views with their columns. */
@@ -426,6 +493,25 @@ export class CdpClient {
     });
   }
 
+  /** What a project saves by name. Only what says what should be, not what should happen, is sent again after a failure. */
+  #saved<Result>(
+    method: ApiCall['method'],
+    [kind = '', name, action]: readonly string[],
+    body: object | undefined,
+    options: CallOptions = {},
+  ): Promise<Result> {
+    checkOptions(options, action === 'run' ? CALL_NAMES : READ_NAMES, `a call about ${kind}`);
+    const path = ['/api/cdp', kind, ...(name === undefined ? [] : [checked(name, SAVED_NAME_PATTERN)])];
+    if (action !== undefined) path.push(action);
+    return this.#transport.json<Result>({
+      method,
+      path: path.join('/') + (options.dryRun ? '?dry_run=true' : ''),
+      ...(body === undefined ? {} : { body: toJson(body) }),
+      idempotent: method === 'GET' || method === 'PUT',
+      signal: options.signal,
+    });
+  }
+
   async #schema<Result>(
     method: ApiCall['method'],
     path: readonly string[],
@@ -450,10 +536,11 @@ export class CdpClient {
 
 const dataPath = (table: string): string => `/api/cdp/data/${inPath(table)}`;
 
-const NAME = new RegExp(NAME_PATTERN);
+const inPath = (name: string): string => checked(name, NAME_PATTERN);
 
 /** @throws CdpError invalid_name: `..` would lead to another path */
-function inPath(name: string): string {
-  if (!NAME.test(name)) throw new CdpError('invalid_name', `${JSON.stringify(name)} does not match ${NAME_PATTERN}`);
+function checked(name: string, pattern: string): string {
+  if (!new RegExp(pattern).test(name))
+    throw new CdpError('invalid_name', `${JSON.stringify(name)} does not match ${pattern}`);
   return name;
 }

@@ -62,7 +62,15 @@ export type {
 export type { DistributeBody, Distribution, DistributionResponse } from '../contract/wire/distribution.js';
 export type { EventSettings, EventSettingsBody } from '../contract/wire/events.js';
 export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/indexes.js';
+export type { Query, QueryBody, QueryParameter } from '../contract/wire/queries.js';
 export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
 export type { DetailedRole, DropRoleResponse, Role, TablePrivileges } from '../contract/wire/roles.js';
+export type {
+  DetailedSchedule,
+  RunScheduleResponse,
+  Schedule,
+  ScheduleBody,
+  ScheduleRun,
+} from '../contract/wire/schedules.js';
 export type { OwnTokenResponse } from '../contract/wire/tokens.js';

@@ -15,6 +15,8 @@ export const OTHER_AUDIT_OPERATIONS: ReadonlyMap<string, boolean> = new Map([
   /** Starts or stops archiving the write-ahead log of the project's server. */
   ['project.archive', true],
   ['project.restore', true],
+  /** A run of a schedule has ended, also one that somebody asked for. */
+  ['run_schedule', true],
   /** A session of the Postgres port has begun or was refused. */
   ['session.open', false],
   /** A session has ended; the entry contains its duration and bytes. */

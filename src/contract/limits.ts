@@ -2,6 +2,19 @@
 export const LIMITS = {
   /** Records in one batch (contract C8.1). */
   recordsPerBatch: 250,
+  schedulesPerProject: 100,
+  /** Characters of the SQL of a schedule or a saved query. */
+  savedSqlCharacters: 65_536,
+  scheduleTimeoutMsDefault: 300_000,
+  scheduleTimeoutMsMax: 3_600_000,
+  queriesPerProject: 500,
+  queryParameters: 100,
+  /** Bytes of the chart of a saved query, which only pages read. */
+  chartBytes: 16_384,
+  /** Runs of a schedule that are kept. */
+  runsKept: 50,
+  /** Characters of the error of a run. */
+  runErrorCharacters: 2_000,
   /** Columns declared through the API in one table, not counting `id` (contract C6.1). */
   columnsPerTable: 500,
   /** Postgres's own limit (INDEX_MAX_KEYS). */

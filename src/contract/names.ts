@@ -28,8 +28,24 @@ const RESERVED_ROLE = /^(writer|reader|public|none|postgres|pg_.*|cdp.*|b_iter|[
 export const isRoleName = (name: string): boolean => ROLE_NAME.test(name);
 export const isServiceRole = (name: string): boolean => RESERVED_ROLE.test(name);
 
+/** Valid names of what a project saves: schedules, queries, segments. */
+export const SAVED_NAME_PATTERN = '^[A-Za-z][A-Za-z0-9_-]{0,62}$';
+export const SAVED_NAME_IN_WORDS = '1 to 63 ASCII letters, digits, underscores and hyphens, the first one a letter';
+
+const SAVED_NAME = new RegExp(SAVED_NAME_PATTERN);
+
+export const isSavedName = (name: string): boolean => SAVED_NAME.test(name);
+
 /** Scopes of a token (contract C3.9). */
-export const SCOPES = ['schema:read', 'schema:write', 'data:append', 'data:write', 'sql:read', 'sql:write'] as const;
+export const SCOPES = [
+  'schema:read',
+  'schema:write',
+  'data:append',
+  'data:write',
+  'sql:read',
+  'sql:write',
+  'queries:run',
+] as const;
 
 export type Scope = (typeof SCOPES)[number];
 
@@ -41,10 +57,13 @@ export const SCOPE_IN_WORDS: Readonly<Record<Scope, string>> = {
   'data:write': 'insert, update and delete records',
   'sql:read': 'run SQL that reads',
   'sql:write': 'run any SQL',
+  'queries:run': 'run saved queries, and no other SQL',
 };
 
-/** The scopes of a token for which none are chosen: `data:write` includes `data:append`. */
-export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'data:append');
+/** The scopes of a token for which none are chosen: `data:write` includes `data:append`, `sql:write` includes `queries:run`. */
+export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter(
+  (scope) => scope !== 'data:append' && scope !== 'queries:run',
+);
 
 /** The scopes of a token that only reads. */
 export const READ_SCOPES: readonly Scope[] = ['schema:read', 'sql:read'];

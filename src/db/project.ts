@@ -102,6 +102,11 @@ export class Project {
     return this.with({ dryRun: new DryRun(this.schema) });
   }
 
+  /** For the same request, as a role that the project has made; null: as its writer or reader. */
+  asRole(role: string | null): Project {
+    return this.with({ role });
+  }
+
   /** For the next chunk of a stream, which may wait as long as a request of its own. */
   forNextChunk(): Project {
     return this.with({ waitBudget: new WaitBudget(this.database.waitMs) });

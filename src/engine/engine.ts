@@ -25,8 +25,13 @@ import { EventCounts } from './events/track.js';
 import type { TableCache } from './insert/table-cache.js';
 import type { Moves } from '../moves/moves.js';
 import { Project } from '../db/project.js';
+import type { Log } from '../log.js';
 import type { ArchiveWatch } from './projects/archive-watch.js';
 import type { Projects } from './projects/projects.js';
+import { Queries } from './queries/queries.js';
+import { Scheduler } from './schedules/scheduler.js';
+import { Schedules } from './schedules/schedules.js';
+import { Segments } from './segments/segments.js';
 import type { ServerWatch } from '../tenancy/health/server-watch.js';
 import type { PortSessions } from './sessions/sessions.js';
 import type { SqlServices } from './sql/run-sql.js';
@@ -82,6 +87,7 @@ export interface EngineParts {
   readonly archiveWatch: ArchiveWatch;
   /** null: the service makes no backups. */
   readonly backupPlan: BackupPlan | null;
+  readonly log: Log;
 }
 
 /** Makes each part a field. */
@@ -94,6 +100,18 @@ const Parts = class {
 export class Engine extends Parts {
   readonly liveRequests = new LiveRequests(this.authenticator);
   readonly eventCounts = new EventCounts();
+  readonly queries = new Queries(this.savedServices);
+  readonly schedules = new Schedules(this.savedServices, 'schedule');
+  readonly segments = new Segments(this.savedServices);
+  readonly scheduler = new Scheduler({
+    ...{ control: this.control, audit: this.audit, log: this.log, sql: this.services },
+    admit: (row, role) => this.admit(row, 'sql', null, role),
+  });
+
+  /** What a project saves by name. */
+  private get savedServices() {
+    return { control: this.control, audit: this.audit, splitter: this.services.splitter };
+  }
 
   /**
    * A caller's project for the operations of one request. Call this before reading the request's body.
@@ -160,6 +178,7 @@ export class Engine extends Parts {
   }
 
   async close(): Promise<void> {
+    await this.scheduler.close();
     this.projects.close();
     this.serverWatch.close();
     this.archiveWatch.close();

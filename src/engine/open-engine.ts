@@ -139,6 +139,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
       },
       archiveWatch: new ArchiveWatch(servers, () => projects.list(), settings.log),
       backupPlan: await openBackupPlan(settings, control),
+      log,
     });
   } catch (error) {
     // The first failure tells more than that of the cleanup.

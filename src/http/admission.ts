@@ -82,12 +82,15 @@ export function authorize(caller: Caller, access: Access): void {
     throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
   if (access === 'any') return;
-  if (!access.some((scope) => caller.scopes.has(scope))) throw lacks(access);
+  requireAnyScope(caller, access);
 }
 
 /** @throws EngineError insufficient_scope naming the scope */
-export function requireScope(caller: Caller, scope: Scope): void {
-  if (!caller.scopes.has(scope)) throw lacks([scope]);
+export const requireScope = (caller: Caller, scope: Scope): void => requireAnyScope(caller, [scope]);
+
+/** @param scopes any of them is sufficient @throws EngineError insufficient_scope naming them */
+export function requireAnyScope(caller: Caller, scopes: readonly Scope[]): void {
+  if (!scopes.some((scope) => caller.scopes.has(scope))) throw lacks(scopes);
 }
 
 /** Free SQL runs as the reader if the body asks for it, or if the caller has no other right. */

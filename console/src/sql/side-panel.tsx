@@ -1,9 +1,9 @@
 /** The panel next to the editor: tables to insert, saved queries, and the history. */
 import { useSignal } from '@preact/signals';
-import { IconButton } from '../parts/icon.js';
 import { ago, counted, duration } from '../parts/formats.js';
 import { TableTree } from '../schema/table-tree.js';
-import { clearHistory, forget, history, openTab, saved } from './tabs.js';
+import { SavedQueries } from './saved-queries.js';
+import { clearHistory, history, openTab } from './tabs.js';
 import { quoted } from './sql-names.js';
 
 const PARTS = ['Tables', 'Saved', 'History'] as const;
@@ -23,27 +23,10 @@ export function SidePanel({ onInsert }: { onInsert: (text: string) => void }) {
         {part.value === 'Tables' && (
           <TableTree withColumns onPick={(table, column) => onInsert(quoted(column ?? table))} />
         )}
-        {part.value === 'Saved' && <Saved />}
+        {part.value === 'Saved' && <SavedQueries />}
         {part.value === 'History' && <History />}
       </div>
     </aside>
-  );
-}
-
-function Saved() {
-  if (saved.value.length === 0)
-    return <p class="tree-note quiet">Queries that you save appear here, in this browser, for this project.</p>;
-  return (
-    <ul class="side-list">
-      {saved.value.map(({ id, name, text, chart }) => (
-        <li key={id}>
-          <button type="button" class="side-entry" title={text} onClick={() => openTab(text, name, chart)}>
-            <span class="side-text">{name}</span>
-          </button>
-          <IconButton icon="trash" label={`Delete the saved query ${name}`} onClick={() => void forget(id)} />
-        </li>
-      ))}
-    </ul>
   );
 }
 

@@ -203,6 +203,7 @@ export function SqlScreen() {
           name={tab.value?.title ?? ''}
           text={tab.value?.text ?? ''}
           chart={tab.value?.chart}
+          writes={canWrite && !(tab.value?.readOnly ?? true)}
           onClose={() => (isSaving.value = false)}
         />
       )}

@@ -9,6 +9,30 @@ export const SqlParams = Type.Array(Type.Any(), {
   description: 'Values of $1, $2, …',
 });
 
+/** How a result is made and returned. */
+export const runOptions = {
+  ...readConsistency,
+  timeout_ms: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax, description: `Default: ${LIMITS.timeoutMsDefault}.` }),
+  ),
+  max_rows: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax, description: `Default: ${LIMITS.maxRowsDefault}.` }),
+  ),
+  row_mode: Type.Optional(Type.Enum(['object', 'array'], { description: 'Default: object.' })),
+  numbers: Type.Optional(
+    Type.Enum(['string', 'raw'], {
+      description:
+        'How to write bigint and numeric values: all as strings, or all as JSON numbers with all their digits. ' +
+        'Default: numbers up to 2^53-1, strings above.',
+    }),
+  ),
+  columns: Type.Optional(
+    Type.Boolean({
+      description: 'For NDJSON: begin with a line `{"columns":[…]}`, names and types. Default: false.',
+    }),
+  ),
+};
+
 export const SqlBody = Type.Object(
   {
     sql: Type.String({
@@ -21,26 +45,7 @@ export const SqlBody = Type.Object(
     read_only: Type.Optional(
       Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction. Default: false.' }),
     ),
-    ...readConsistency,
-    timeout_ms: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax, description: `Default: ${LIMITS.timeoutMsDefault}.` }),
-    ),
-    max_rows: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax, description: `Default: ${LIMITS.maxRowsDefault}.` }),
-    ),
-    row_mode: Type.Optional(Type.Enum(['object', 'array'], { description: 'Default: object.' })),
-    numbers: Type.Optional(
-      Type.Enum(['string', 'raw'], {
-        description:
-          'How to write bigint and numeric values: all as strings, or all as JSON numbers with all their digits. ' +
-          'Default: numbers up to 2^53-1, strings above.',
-      }),
-    ),
-    columns: Type.Optional(
-      Type.Boolean({
-        description: 'For NDJSON: begin with a line `{"columns":[…]}`, names and types. Default: false.',
-      }),
-    ),
+    ...runOptions,
   },
   STRICT,
 );

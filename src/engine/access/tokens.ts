@@ -13,7 +13,7 @@ import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control/control-rows.js';
 import { PROJECT_ROLES } from '../../tenancy/placement.js';
 import { BY_ITSELF, type AuditOrigin } from '../../contract/audit.js';
-import type { Audit } from '../audit/audit.js';
+import { type Audit, authorOf } from '../audit/audit.js';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
@@ -124,9 +124,6 @@ export class Tokens {
     return revoked;
   }
 }
-
-const authorOf = ({ actor, actorId, actorName }: AuditOrigin): string =>
-  [actor, actorName ?? actorId].filter((part) => part !== null).join(' ');
 
 const isOutcomeUnknown = (error: unknown): error is EngineError =>
   error instanceof EngineError && error.code === 'outcome_unknown';

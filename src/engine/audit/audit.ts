@@ -36,6 +36,10 @@ export function actorOf(
   return { actor, actorId: caller.id, actorName: caller.name };
 }
 
+/** Who it was, for people: `token nightly`. */
+export const authorOf = ({ actor, actorId, actorName }: AuditOrigin): string =>
+  [actor, actorName ?? actorId].filter((part) => part !== null).join(' ');
+
 interface AuditEvent {
   /** A word of an operation of the API, or of `OTHER_AUDIT_OPERATIONS`. */
   operation: string;

@@ -17,6 +17,9 @@ import * as quarantine from '../../contract/wire/quarantine.js';
 import * as receipts from '../../contract/wire/receipts.js';
 import * as dryRun from '../../contract/wire/dry-run.js';
 import * as roles from '../../contract/wire/roles.js';
+import * as segments from '../../contract/wire/segments.js';
+import * as queries from '../../contract/wire/queries.js';
+import * as schedules from '../../contract/wire/schedules.js';
 import * as requests from '../../contract/wire/requests.js';
 import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
@@ -76,6 +79,9 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     distribution,
     indexes,
     roles,
+    schedules,
+    segments,
+    queries,
     batch,
     quarantine,
     receipts,

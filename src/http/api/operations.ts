@@ -12,9 +12,12 @@ import { RUN_QUERIES } from './neon.js';
 import type { Operation } from './operation.js';
 import { PROJECTS } from './projects.js';
 import { QUARANTINE } from './quarantine.js';
+import { QUERIES } from './queries.js';
 import { RECEIPTS } from './receipts.js';
 import { RECORDS } from './records.js';
 import { REQUESTS } from './requests.js';
+import { SCHEDULES } from './schedules.js';
+import { SEGMENTS } from './segments.js';
 import { SERVERS } from './servers.js';
 import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
@@ -34,6 +37,9 @@ const OF_PROJECTS = [
   ...CHANGES,
   RUN_SQL,
   RUN_QUERIES,
+  ...QUERIES,
+  ...SCHEDULES,
+  ...SEGMENTS,
 ];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
 

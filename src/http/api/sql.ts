@@ -1,4 +1,5 @@
 /** Free SQL of the API (contract C13, C14). */
+import type { JsonNode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
@@ -49,41 +50,61 @@ export const RUN_SQL: Operation = {
   },
   errors: SQL_ERRORS,
   async handle(call) {
-    const { request, reply, caller } = call;
+    const { request, caller } = call;
     const body = request.body as wire.SqlBody;
     const readOnly = runsAsReader(caller, body.read_only);
+    // A refusal has it in its entry, too.
     request.context.sql = { text: body.sql, readOnly };
     requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
-    const sqlRequest = requestOf(call, readOnly);
-    const { key } = sqlRequest;
-    const format = streamFormat(request.raw);
-    if (key && (format !== null || readOnly)) {
-      throw new EngineError(
-        'invalid_request',
-        `Idempotency-Key is supported only for SQL that writes and returns JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
-        { hint: 'Send it without an Idempotency-Key.' },
-      );
-    }
-    const project = projectOf(call);
-    if (project.dryRun && (format !== null || readOnly)) {
-      throw new EngineError('invalid_request', '`dry_run` is for free SQL that writes and whose response is JSON');
-    }
-    // A bounded read may show an older state. If a replica cannot answer it, the primary does.
-    const { consistency = project.consistency } = body;
-    const isBounded = readOnly && project.hasReplicas && consistency !== 'strong';
-    const replica = isBounded ? project.atReplica(request.headers['x-consistency']?.toString()) : null;
-    if (replica !== null) {
-      void reply.header('x-served-by', 'replica');
-      try {
-        return await respond(call, replica, sqlRequest, format);
-      } catch (error) {
-        if (reply.raw.headersSent || !primaryMayAnswer(error)) throw error;
-      }
-    }
-    if (isBounded) void reply.header('x-served-by', 'primary');
-    return respond(call, project, sqlRequest, format);
+    return answerSql(call, { text: body.sql, params: request.context.data, readOnly });
   },
 };
+
+/** SQL that a caller may run. */
+interface AllowedSql {
+  readonly text: string;
+  readonly params: readonly JsonNode[];
+  /** As the reader. */
+  readonly readOnly: boolean;
+}
+
+/** Runs it as the options in the body say, in the format that the client accepts, on a replica if an older state may be seen. */
+export async function answerSql(call: Call, sql: AllowedSql): Promise<RouteResponse> {
+  const { request, reply } = call;
+  const { readOnly } = sql;
+  request.context.sql = { text: sql.text, readOnly };
+  const sqlRequest = requestOf(call, sql);
+  const { key } = sqlRequest;
+  const format = streamFormat(request.raw);
+  if (key && (format !== null || readOnly)) {
+    throw new EngineError(
+      'invalid_request',
+      `Idempotency-Key is supported only for SQL that writes and returns JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
+      { hint: 'Send it without an Idempotency-Key.' },
+    );
+  }
+  const project = projectOf(call);
+  if (project.dryRun && (format !== null || readOnly)) {
+    throw new EngineError('invalid_request', '`dry_run` is for free SQL that writes and whose response is JSON');
+  }
+  // A bounded read may show an older state. If a replica cannot answer it, the primary does.
+  const { consistency = project.consistency } = (request.body ?? {}) as RunOptions;
+  const isBounded = readOnly && project.hasReplicas && consistency !== 'strong';
+  const replica = isBounded ? project.atReplica(request.headers['x-consistency']?.toString()) : null;
+  if (replica !== null) {
+    void reply.header('x-served-by', 'replica');
+    try {
+      return await respond(call, replica, sqlRequest, format);
+    } catch (error) {
+      if (reply.raw.headersSent || !primaryMayAnswer(error)) throw error;
+    }
+  }
+  if (isBounded) void reply.header('x-served-by', 'primary');
+  return respond(call, project, sqlRequest, format);
+}
+
+/** What the bodies of requests that run SQL have in common. */
+type RunOptions = Omit<wire.SqlBody, 'sql' | 'params' | 'read_only'>;
 
 async function respond(
   call: Call,
@@ -93,7 +114,7 @@ async function respond(
 ): Promise<RouteResponse> {
   const { context, body } = call.request;
   if (format !== null) {
-    const { columns = false } = body as wire.SqlBody;
+    const { columns = false } = (body ?? {}) as RunOptions;
     const streamed = { ...sqlRequest, format, columns };
     await streamResponse(call, streamed, (write) => streamSql(call.engine.services, project, streamed, write));
     return { body: null };
@@ -103,12 +124,12 @@ async function respond(
   return { body: sqlResponse(response), rows: response.results.at(-1)?.rowCount ?? 0, replayed };
 }
 
-function requestOf(call: Call, readOnly: boolean): CollectRequest {
+function requestOf(call: Call, { text, params, readOnly }: AllowedSql): CollectRequest {
   const { request, signal } = call;
-  const body = request.body as wire.SqlBody;
+  const body = (request.body ?? {}) as RunOptions;
   return {
-    sql: body.sql,
-    params: request.context.data,
+    sql: text,
+    params,
     readOnly,
     timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
     rowMode: body.row_mode ?? 'object',

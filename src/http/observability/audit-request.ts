@@ -71,7 +71,9 @@ function auditedProject({ context, params, body }: FastifyRequest): { id: string
 }
 
 function auditedObject({ params, body, context }: FastifyRequest): string | null {
-  const [value] = ['token_id', 'request_id', 'server', 'move', 'role_name'].flatMap((key) => textIn(params, key) ?? []);
+  const [value] = ['token_id', 'request_id', 'server', 'move', 'role_name', 'name'].flatMap(
+    (key) => textIn(params, key) ?? [],
+  );
   if (value !== undefined) return value;
   const table = textIn(params, 'table_name');
   const objectName = textIn(body, context.route?.audit.object);

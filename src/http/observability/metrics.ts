@@ -108,6 +108,10 @@ function engineMetrics(engine: Engine, registers: Registry[]): void {
   gauge('cdp_projects_over_quota', quotaHelp, () => engine.load.overQuota);
   const damageHelp = 'Times that a statement or a backup found damaged data on the disk of Postgres.';
   series(registers, Counter, 'cdp_damaged_data_total', damageHelp, [], () => [[{}, engine.corruption.count]]);
+  const lateHelp = 'For how many seconds a schedule has waited for an instance that begins it; 0: none waits.';
+  // While the control database is away, a scrape lacks only this.
+  const late = () => engine.control.schedules.lateSeconds().catch(() => NaN);
+  series(registers, Gauge, 'cdp_schedule_late_seconds', lateHelp, [], async () => [[{}, await late()]]);
   gauge('cdp_audit_waiting', 'Entries of the audit log not yet written.', () => engine.audit.backlog);
   const tasksHelp = 'Failed runs of what the service does at intervals, by task; the log says what was not done.';
   series(registers, Counter, 'cdp_task_failures_total', tasksHelp, ['task'], () =>

@@ -25,13 +25,16 @@ export const NO_RIGHTS: Rights = { names: false, values: false };
 /**
  * Names of tables and columns: with `schema:read`. Values of stored rows: with `sql:write`, which may query every row; a policy
  * or a missing privilege may hide some from `sql:read`. In free SQL, Postgres itself decides what the session's role may
- * read.
+ * read; who may only run saved queries reads what they return.
  */
 export function readRightsOf({ caller, account, sql }: ErrorRecipient): Rights {
   if (caller === null) return account === null ? NO_RIGHTS : ALL_RIGHTS;
   if (caller.project === null) return ALL_RIGHTS;
   const { scopes } = caller;
-  return { names: scopes.has('schema:read'), values: scopes.has('sql:write') || sql !== null };
+  return {
+    names: scopes.has('schema:read'),
+    values: scopes.has('sql:write') || (sql !== null && scopes.has('sql:read')),
+  };
 }
 
 interface Texts {

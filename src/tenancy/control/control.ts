@@ -19,7 +19,9 @@ import { awaitStandby } from '../standby-wait.js';
 import { BackupRows } from './backup-rows.js';
 import { ControlPool } from './control-pool.js';
 import { ProjectRows } from './project-rows.js';
+import { QueryRows } from './query-rows.js';
 import { RoleRows } from './role-rows.js';
+import { ScheduleRows } from './schedule-rows.js';
 import { ServerRows } from './server-rows.js';
 import { TokenRows } from './token-rows.js';
 
@@ -35,6 +37,8 @@ export class ControlDatabase {
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
   readonly backups: BackupRows;
+  readonly schedules: ScheduleRows;
+  readonly queries: QueryRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -49,6 +53,8 @@ export class ControlDatabase {
     this.tokens = new TokenRows(this.controlPool);
     this.servers = new ServerRows(this.controlPool);
     this.backups = new BackupRows(this.controlPool);
+    this.schedules = new ScheduleRows(this.controlPool);
+    this.queries = new QueryRows(this.controlPool);
   }
 
   /**

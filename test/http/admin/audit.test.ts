@@ -138,6 +138,34 @@ describe('works:', () => {
       { operation: 'list_roles', request: 'GET /api/cdp/schema/role' },
       { operation: 'read_role', request: 'GET /api/cdp/schema/role/intern', object: 'intern' },
       { operation: 'drop_role', request: 'DELETE /api/cdp/schema/role/intern', object: 'intern' },
+      { operation: 'save_query', request: 'PUT /api/cdp/queries/daily', body: { sql: 'SELECT 1' }, object: 'daily' },
+      { operation: 'list_queries', request: 'GET /api/cdp/queries' },
+      { operation: 'read_query', request: 'GET /api/cdp/queries/daily', object: 'daily' },
+      { operation: 'run_query', request: 'POST /api/cdp/queries/daily/run', body: {}, object: 'daily', rows: 1 },
+      { operation: 'delete_query', request: 'DELETE /api/cdp/queries/daily', object: 'daily' },
+      {
+        operation: 'save_schedule',
+        request: 'PUT /api/cdp/schedules/nightly',
+        body: { sql: 'SELECT 1', every: '1h' },
+        object: 'nightly',
+      },
+      { operation: 'list_schedules', request: 'GET /api/cdp/schedules' },
+      { operation: 'read_schedule', request: 'GET /api/cdp/schedules/nightly', object: 'nightly' },
+      { operation: 'start_schedule', request: 'POST /api/cdp/schedules/nightly/run', object: 'nightly' },
+      { operation: 'pause_schedule', request: 'POST /api/cdp/schedules/nightly/pause', object: 'nightly' },
+      { operation: 'resume_schedule', request: 'POST /api/cdp/schedules/nightly/resume', object: 'nightly' },
+      { operation: 'delete_schedule', request: 'DELETE /api/cdp/schedules/nightly', object: 'nightly' },
+      {
+        operation: 'save_segment',
+        request: 'PUT /api/cdp/segments/all',
+        body: { sql: 'SELECT 1 AS key', every: '1h' },
+        object: 'all',
+      },
+      { operation: 'list_segments', request: 'GET /api/cdp/segments' },
+      { operation: 'read_segment', request: 'GET /api/cdp/segments/all', object: 'all' },
+      { operation: 'start_segment', request: 'POST /api/cdp/segments/all/run', object: 'all' },
+      { operation: 'read_members', request: 'GET /api/cdp/segments/all/members', object: 'all', rows: 1 },
+      { operation: 'delete_segment', request: 'DELETE /api/cdp/segments/all', object: 'all' },
       { operation: 'drop_column', request: `DELETE ${schema}/swept/column/years`, object: 'swept.years' },
       { operation: 'drop_table', request: `DELETE ${schema}/swept`, object: 'swept' },
       { operation: 'project.create', request: `POST ${projects}`, body: names },
@@ -173,6 +201,12 @@ describe('works:', () => {
       { operation: 'audit.read', request: 'GET /api/cdp/admin/audit' },
       { operation: 'request.list', request: 'GET /api/cdp/admin/requests' },
     ];
+    /** Of the SQL that they run. */
+    const hashes: Record<string, unknown> = {
+      sql: sha256('SELECT * FROM swept'),
+      run_query: sha256('SELECT 1'),
+      read_members: expect.any(String),
+    };
     // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts,
     // moves.test.ts).
     const elsewhere = ['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'];
@@ -201,7 +235,7 @@ describe('works:', () => {
         actor_id: isAdmin ? admin.details.id : projectToken,
         actor_name: isAdmin ? 'ops' : 'default',
         project: isAdmin ? (/sweep/.test(path) || operation === 'project.create' ? 'sweep' : null) : 'shop',
-        statement_sha256: operation === 'sql' ? sha256('SELECT * FROM swept') : null,
+        statement_sha256: hashes[operation] ?? null,
         statement: null,
         count: '1',
       });

@@ -110,7 +110,10 @@ it('is stored with a saved query', async () => {
   await page.reload();
   await enter(page, project.token);
   await page.getByRole('button', { name: 'Saved', exact: true }).click();
-  await page.getByRole('complementary').getByRole('button', { name: 'By region', exact: true }).click();
+  await page
+    .getByRole('complementary')
+    .getByRole('button', { name: /^By region/ })
+    .click();
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await page.getByRole('slider', { name: 'Bar chart of amount by region' }).waitFor();
   await close();

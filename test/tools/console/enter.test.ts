@@ -136,7 +136,8 @@ describe('a token with one scope', () => {
     'data:append': [],
     'data:write': [],
     'sql:read': ['SQL', 'Quarantine'],
-    'sql:write': ['SQL'],
+    'sql:write': ['SQL', 'Schedules'],
+    'queries:run': [],
   };
   it.each(SCOPES)('%s: shows what it may use, and no request of the page is refused', async (scope) => {
     const token = await project.tokenWith(scope);

@@ -185,6 +185,7 @@ describe('what the console keeps', () => {
     await page.getByRole('button', { name: 'Save this query' }).click();
     await page.getByLabel('Name').fill('Seventy-seven');
     await page.keyboard.press('Enter');
+    await page.getByText('Saved as Seventy-seven').waitFor();
     await write('SELECT 78 AS later');
     await expect
       .poll(() =>
@@ -197,7 +198,10 @@ describe('what the console keeps', () => {
     await page.keyboard.press('Enter');
     await page.getByText('78').first().waitFor();
     await page.getByRole('button', { name: 'Saved', exact: true }).click();
-    await page.getByRole('button', { name: 'Seventy-seven', exact: true }).last().click();
+    await page
+      .getByRole('complementary')
+      .getByRole('button', { name: /^Seventy-seven/ })
+      .click();
     await page.getByRole('button', { name: 'History', exact: true }).click();
     await page.getByText('SELECT 77 AS kept').first().waitFor();
     await close();

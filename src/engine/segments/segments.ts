@@ -1,0 +1,74 @@
+/** The segments of a project: schedules whose result is kept as members. */
+import type { AuditOrigin } from '../../contract/audit.js';
+import { EngineError } from '../../contract/errors.js';
+import { tokensOf } from '../../contract/sql-tokens.js';
+import type { Segment, SegmentBody } from '../../contract/wire/segments.js';
+import type { Project } from '../../db/project.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
+import type { ScheduleRow } from '../../tenancy/control/schedule-rows.js';
+import type { Audit } from '../audit/audit.js';
+import { mainKeyword } from '../parser/keywords.js';
+import type { Splitter } from '../parser/splitter.js';
+import type { SqlToRun } from '../schedules/scheduler.js';
+import { declarationOf, Schedules, shownSchedule } from '../schedules/schedules.js';
+import { countSql } from '../sql/count-sql.js';
+import { parsingRequestOf, type SqlServices } from '../sql/run-sql.js';
+import { segmentSql, withoutMembers } from './segment-sql.js';
+
+interface SegmentServices {
+  readonly control: ControlDatabase;
+  readonly audit: Audit;
+  readonly splitter: Splitter;
+}
+
+export class Segments extends Schedules {
+  constructor(private readonly of: SegmentServices) {
+    super(of, 'segment');
+  }
+
+  /** @throws EngineError as those of `save`; invalid_request if the SQL is not one query */
+  async saveSegment(
+    project: Project,
+    name: string,
+    { max_change: maxChange = null, ...body }: SegmentBody,
+    by: AuditOrigin,
+    signal: AbortSignal,
+  ): Promise<ScheduleRow> {
+    const [query, ...others] = await this.of.splitter.split(body.sql, parsingRequestOf(project, signal));
+    if (query === undefined || others.length > 0 || mainKeyword(query.text) !== 'SELECT')
+      throw new EngineError('invalid_request', '"sql" must be one query with a column "key"');
+    const declaration = { ...declarationOf(body), sql: upToSemicolon(query.text), maxChange };
+    return this.save(project, name, declaration, by, signal);
+  }
+
+  /**
+   * Deletes a segment and its members; its changes stay.
+   * @throws EngineError not_found; those of free SQL
+   */
+  async drop(
+    services: SqlServices,
+    project: Project,
+    name: string,
+    { by, signal, timeoutMs }: { by: AuditOrigin; signal: AbortSignal; timeoutMs: number },
+  ): Promise<void> {
+    await this.find(project, name);
+    const sql = withoutMembers(project.schema, name);
+    await countSql(services, project, { sql, params: [], readOnly: false, timeoutMs, signal });
+    await this.delete(project, name, by);
+  }
+}
+
+/** A statement that can stand in another one. */
+function upToSemicolon(text: string): string {
+  for (const { kind, from } of tokensOf(text)) if (kind === 'sign' && text[from] === ';') return text.slice(0, from);
+  return text;
+}
+
+/** Whatever `max_change` says. */
+export const forced: SqlToRun = ({ name, declaration: { sql } }, { schema }, runId) =>
+  segmentSql({ schema, segment: name, query: sql, runId, maxChange: null });
+
+export function shownSegment(row: ScheduleRow): Segment {
+  const { role: _, ...schedule } = shownSchedule(row);
+  return { ...schedule, max_change: row.declaration.maxChange ?? null };
+}
