@@ -68,6 +68,9 @@ export const ReplayBody = Type.Object(
     ),
     on_conflict: Type.Optional(Type.String({ minLength: 1, description: 'As for an insert.' })),
     resolution: Type.Optional(Type.Enum(RESOLUTIONS)),
+    version: Type.Optional(Type.String({ minLength: 1 })),
+    unchanged: Type.Optional(Type.Literal('skip')),
+    merge_json: Type.Optional(Type.Literal(true)),
   },
   STRICT,
 );
@@ -78,6 +81,7 @@ export const ReplayResponse = Type.Object({
   inserted_rows: Type.Integer(),
   updated_rows: Type.Integer(),
   ignored_rows: Type.Integer(),
+  unchanged_rows: Type.Optional(Type.Integer({ description: 'Present with `unchanged: "skip"`.' })),
   refused_rows: Type.Integer({ description: 'Records that are refused again stay in the quarantine.' }),
   errors: Type.Array(Type.Object({ id: Type.String(Uuid), errors: Type.Array(ErrorDetail) }), {
     maxItems: LIMITS.errorsListed,

@@ -138,7 +138,7 @@ async function storeByUpsert(
   if (statement === null) return 'refused';
   const resultOf = ([result]: readonly Result[]): Inserted => {
     const [inserted = 0, stored = 0] = (result?.rows[0] ?? []).map(Number);
-    const response = upsertResponse(encoded.recordCount, { inserted, updated: stored - inserted });
+    const response = upsertResponse(upsert, encoded.recordCount, { inserted, updated: stored - inserted });
     return { response, replayed: false };
   };
   if (key === null) {
@@ -242,7 +242,7 @@ function countedResponse(
 ): BatchResponse {
   const ids = returnIds ? idsInOrder(inserts, results, records) : undefined;
   if (upsert === null) return insertResponse(rowsStored(results), ids);
-  return upsertResponse(records, countStored(results), ids);
+  return upsertResponse(upsert, records, countStored(results), ids);
 }
 
 /**

@@ -28,7 +28,7 @@ export async function insertPartially(request: BatchRequest): Promise<Inserted> 
     const table = await lockToWrite(db, project.schema, tableName);
     resetIfCodeRuns(db, table, upsert !== null);
     const outcome = await storePartially(db, project, table, batch, upsert, throttle);
-    const response = partialResponse(batch.records.length, outcome, upsert !== null);
+    const response = partialResponse(batch.records.length, outcome, upsert);
     const steps = quarantineRecords(
       project,
       tableName,
@@ -97,9 +97,10 @@ export async function storePartially(
 function partialResponse(
   records: number,
   { stored, refused, errorCount }: PartiallyStored,
-  isUpsert: boolean,
+  upsert: UpsertRule | null,
 ): BatchResponse {
-  const response = isUpsert ? upsertResponse(records - refused.size, stored) : insertResponse(stored.inserted);
+  const response =
+    upsert === null ? insertResponse(stored.inserted) : upsertResponse(upsert, records - refused.size, stored);
   if (refused.size === 0) return { ...response, quarantined_rows: 0 };
   const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);
   const message = `${response.message}, ${refused.size} quarantined`;

@@ -8,7 +8,7 @@ import { LIMITS } from '../../contract/limits.js';
 import type { ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
 import { sql } from '../../pg/index.js';
 import { storePartially } from './partial-insert.js';
-import type { UpsertRule } from './upsert.js';
+import { countsOfLeft, type UpsertRule } from './upsert.js';
 import type { Project } from '../../db/project.js';
 import { planCommit } from '../../db/transaction.js';
 import type { QueryRunner } from '../../db/query-runner.js';
@@ -56,7 +56,7 @@ export async function replay(
     const rows = await db.query(lockPage({ ...filter, table: tableName }, fitting, quarantineDays));
     const { records, next } = readPage(rows);
     if (records.length === 0) {
-      const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null);
+      const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null, upsert);
       return planCommit(nothing, [purgeExpired(quarantineDays)]);
     }
 
@@ -78,7 +78,7 @@ export async function replay(
       ...(isTrial ? [] : stillRefused.map(({ id, errors }) => updateErrors(id, errors))),
     ];
     const isSeen = errorsFor === 'writer' || (errorsFor === 'reader' && (await readerMayRead(db, project, tableName)));
-    const response = replayResponse(stillRefused, stored, storedIds.length, next);
+    const response = replayResponse(stillRefused, stored, storedIds.length, next, upsert);
     return planCommit(isSeen ? response : { ...response, errors: [] }, changes);
   });
   return response;
@@ -126,13 +126,15 @@ function replayResponse(
   { inserted, updated }: { inserted: number; updated: number },
   storedCount: number,
   next: string | null,
+  upsert: UpsertRule | null,
 ): ReplayResponse {
+  const left = storedCount - inserted - updated;
   return {
     success: true,
     message: `${counted(storedCount, 'record')} left the quarantine, ${stillRefused.length} refused again`,
     inserted_rows: inserted,
     updated_rows: updated,
-    ignored_rows: storedCount - inserted - updated,
+    ...(upsert === null ? { ignored_rows: left } : countsOfLeft(upsert, left)),
     refused_rows: stillRefused.length,
     errors: stillRefused.slice(0, LIMITS.errorsListed),
     next,

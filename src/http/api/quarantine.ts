@@ -82,7 +82,7 @@ const REPLAY_QUARANTINE: Operation = {
   errors: ['table_not_found', 'unknown_column', 'quota_exceeded', ...RECORD_ERRORS],
   async handle(call) {
     const body = call.request.body as wire.ReplayBody;
-    const { on_conflict: _, resolution: __, set: ___, ...order } = body;
+    const { on_conflict: _, resolution: _r, version: _v, unchanged: _u, merge_json: _m, set: _s, ...order } = body;
     const set = await exactValue(call, 'set');
     // As JSON text, which keeps all digits of numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];

@@ -1,6 +1,7 @@
 /** The operations that change records: batch inserts (contract C8), and deletes by key. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { quoted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/batch.js';
 import { appendsTo, deletesFrom } from '../../db/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
@@ -185,15 +186,58 @@ const DELETE_RECORDS: Operation = {
 /** Splits a comma-separated list of column names. */
 const names = (list: string): string[] => [...new Set(list.split(','))];
 
-type UpsertFields = Pick<wire.BatchQuery, 'on_conflict' | 'resolution'>;
+type UpsertFields = Pick<wire.BatchQuery, 'on_conflict' | 'resolution' | 'version' | 'unchanged'> & {
+  merge_json?: 'true' | true;
+};
 
 /** @throws EngineError invalid_request */
-export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): UpsertRule | null {
-  if (columns !== undefined) return { columns: names(columns), resolution: resolution ?? 'merge' };
-  if (resolution === undefined) return null;
-  throw new EngineError('invalid_request', '`resolution` needs `on_conflict`', {
-    hint: 'Name the columns of a unique index, such as on_conflict=email.',
-  });
+export function upsertRule(fields: UpsertFields): UpsertRule | null {
+  const { on_conflict, resolution = 'merge', version, unchanged, merge_json } = fields;
+  if (on_conflict === undefined) {
+    const other = (['resolution', 'version', 'unchanged', 'merge_json'] as const).find((name) => fields[name]);
+    if (other === undefined) return null;
+    throw new EngineError('invalid_request', `\`${other}\` needs \`on_conflict\``, {
+      hint: 'Name the columns of a unique index, such as on_conflict=email.',
+    });
+  }
+  const columns = names(on_conflict);
+  const wrong = wrongRule({ ...fields, resolution }, columns);
+  if (wrong !== null) throw new EngineError('invalid_request', wrong.message, { hint: wrong.hint });
+  return {
+    ...{ columns, resolution },
+    ...(version !== undefined && { version }),
+    ...(unchanged !== undefined && { skipsUnchanged: true }),
+    ...(merge_json !== undefined && { mergesJson: true }),
+  };
+}
+
+function wrongRule({ resolution, version, unchanged, merge_json }: UpsertFields, columns: readonly string[]) {
+  if (resolution === 'newest' && version === undefined)
+    return {
+      message: '`resolution=newest` needs `version`',
+      hint: 'Name the column that says which is newer: version=updated_at.',
+    };
+  if (resolution !== 'newest' && version !== undefined)
+    return {
+      message: '`version` needs `resolution=newest`',
+      hint: 'Send on_conflict=id&resolution=newest&version=updated_at.',
+    };
+  if (version !== undefined && columns.includes(version))
+    return {
+      message: `The version ${quoted(version)} is part of \`on_conflict\`, so all rows with the key of a record have its version`,
+      hint: 'Name a column outside the key.',
+    };
+  if (resolution === 'ignore' && unchanged !== undefined)
+    return {
+      message: '`unchanged=skip` cannot be combined with `resolution=ignore`, which changes no row',
+      hint: 'Leave one of them out.',
+    };
+  if (merge_json !== undefined && (resolution === 'ignore' || resolution === 'replace'))
+    return {
+      message: `\`merge_json\` cannot be combined with \`resolution=${resolution}\`, which keeps nothing of one side`,
+      hint: 'Send resolution=merge or resolution=newest.',
+    };
+  return null;
 }
 
 /** @throws EngineError invalid_request */
@@ -207,7 +251,7 @@ function refuseForBatches(query: wire.BatchQuery): void {
 
 /** The query in canonical form, for the fingerprint of a key. */
 const queryText = (query: wire.BatchQuery): string =>
-  (['return', 'on_conflict', 'resolution', 'on_error', 'atomic'] as const)
+  (['return', 'on_conflict', 'resolution', 'version', 'unchanged', 'merge_json', 'on_error', 'atomic'] as const)
     .flatMap((name) => (query[name] === undefined ? [] : [`${name}=${query[name]}`]))
     .join('&');
 

@@ -17,7 +17,7 @@ import type { Inserted } from '../batch.js';
 import { storePartially } from '../partial-insert.js';
 import { type NotStored, resetIfCodeRuns, whyNotStored } from '../store-rows.js';
 import type { CachedTable } from '../table-cache.js';
-import { fastUpsert } from '../upsert.js';
+import { countsOfLeft, fastUpsert, type UpsertRule } from '../upsert.js';
 import type { Chunk } from './chunk.js';
 import { BytesOfBody, ChunkReader, USUAL_MEMORY } from './chunk-reader.js';
 import { added, type Counts, NOTHING, rowsOf, streamResponse } from './counts.js';
@@ -110,7 +110,11 @@ class AtomicWrite {
       encoded.free();
       if (error !== null) return whyNotStored(db.refusal(error), results, db);
       const records = chunk.recordCount;
-      counts = added(counts, upsert === null ? { inserted_rows: records } : upserted(results, records), records);
+      counts = added(
+        counts,
+        upsert === null ? { inserted_rows: records } : upserted(upsert, results, records),
+        records,
+      );
     }
     return counts;
   }
@@ -134,12 +138,9 @@ class AtomicWrite {
           for (const { error, ...detail } of details) errors.add(error, () => detail);
           errors.addUnlisted(errorCount - details.length);
           const { inserted, updated } = stored;
-          const ignored = batch.records.length - refused.size - inserted - updated;
-          counts = added(
-            counts,
-            { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored },
-            chunk.recordCount,
-          );
+          const left = batch.records.length - refused.size - inserted - updated;
+          const ofLeft = upsert === null ? {} : countsOfLeft(upsert, left);
+          counts = added(counts, { inserted_rows: inserted, updated_rows: updated, ...ofLeft }, chunk.recordCount);
         }
       } catch (error) {
         if (!(error instanceof EngineError)) throw error;
@@ -175,9 +176,9 @@ class AtomicWrite {
 }
 
 /** The counts of {@link fastUpsert}. */
-function upserted([result]: readonly Result[], records: number) {
+function upserted(rule: UpsertRule, [result]: readonly Result[], records: number) {
   const [inserted = 0, stored = 0] = (result?.rows[0] ?? []).map(Number);
-  return { inserted_rows: inserted, updated_rows: stored - inserted, ignored_rows: records - stored };
+  return { inserted_rows: inserted, updated_rows: stored - inserted, ...countsOfLeft(rule, records - stored) };
 }
 
 /** Ends with null if the body cannot be divided into records: the checked path names what is wrong before that place, too. */
