@@ -15,6 +15,7 @@ export const LABEL = '^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$';
 /** The origin of a page, as browsers send it. */
 export const ORIGIN = '^https?://[^/?#@*\\s\\u0000]+$';
 export const BYTE_OFFSET = '^[0-9]{1,15}$';
+export const UNKNOWN_FIELDS = '^(ignore|into:[^\\u0000]{1,200})$';
 export const ABSOLUTE_PATH = '^/[^\\u0000]*$';
 
 const IN_WORDS: Readonly<Record<string, string>> = {
@@ -28,6 +29,7 @@ const IN_WORDS: Readonly<Record<string, string>> = {
   [LABEL]: '1 to 63 ASCII letters, digits and ". _ / -", the first one a letter or digit',
   [ORIGIN]: 'an origin such as https://shop.example.com, without a path',
   [BYTE_OFFSET]: 'a whole number of bytes',
+  [UNKNOWN_FIELDS]: '"ignore", or "into:" and the name of a column',
   [ABSOLUTE_PATH]: 'an absolute path',
   [NAME_PATTERN]: NAME_IN_WORDS,
   [PROJECT_NAME_PATTERN]: PROJECT_NAME_IN_WORDS,

@@ -1,6 +1,6 @@
 /** The batch insert on the wire (contract C8). */
 import { LIMITS } from '../limits.js';
-import { BYTE_OFFSET } from '../patterns.js';
+import { BYTE_OFFSET, UNKNOWN_FIELDS } from '../patterns.js';
 import { ErrorDetail } from './failure.js';
 import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
@@ -26,6 +26,14 @@ export const TsvBody = Type.String({ description: 'As text/csv, with tabs betwee
 /** What happens to an existing row that has the key of a record. */
 export const RESOLUTIONS = ['merge', 'replace', 'ignore', 'newest'] as const;
 export type Resolution = (typeof RESOLUTIONS)[number];
+
+/** `ignore`, or `into:` and the name of a column. */
+export const Unknown = Type.String({
+  pattern: UNKNOWN_FIELDS,
+  description:
+    'What becomes of fields that the table has no columns for: `ignore` leaves them out, `into:COLUMN` keeps them as an object in ' +
+    'a JSONB column. Default: the record is refused.',
+});
 
 export const BatchQuery = Type.Object(
   {
@@ -67,6 +75,7 @@ export const BatchQuery = Type.Object(
           '`newest`: as `merge`, if the record has a larger `version`; otherwise the row stays as it is.',
       }),
     ),
+    unknown: Type.Optional(Unknown),
     version: Type.Optional(
       Type.String({ minLength: 1, description: 'For `resolution=newest`: the column that says which is newer.' }),
     ),

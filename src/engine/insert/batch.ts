@@ -5,6 +5,7 @@ import type { BatchResponse } from '../../contract/wire/batch.js';
 import type { IdempotencyKey, Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
+import type { UnknownRule } from './unknown-fields.js';
 import { countsOfLeft, type StoredCounts, type UpsertRule } from './upsert.js';
 
 /** The records of a request, read in one of two ways. */
@@ -29,6 +30,8 @@ export interface BatchRequest {
   readonly key: IdempotencyKey | null;
   /** What to do with a row that has the key of a record; null: refuse the record. */
   readonly upsert: UpsertRule | null;
+  /** What becomes of fields that are no columns; undefined: their record is refused. */
+  readonly unknown?: UnknownRule | undefined;
   /** How long refused records are kept. */
   readonly quarantineDays: number;
   readonly throttle: EventLoopThrottle;

@@ -26,6 +26,7 @@ import {
 } from './batch.js';
 import { type NotStored, resetIfCodeRuns, endByStoring, storingStatements, whyNotStored } from './store-rows.js';
 import type { CachedTable, TableCache } from './table-cache.js';
+import { fitsTable, unknownKeys } from './unknown-fields.js';
 import { countStored, fastUpsert, type UpsertRule } from './upsert.js';
 
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
@@ -68,7 +69,7 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
   const { project, tableCache, throttle, body, upsert } = request;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     const cached = await cachedTable(request);
-    if (cached === null) return null;
+    if (cached === null || !fitsTable(request.unknown, cached.table)) return null;
     const encoder = upsert === null ? cached.encoder : cached.upsertEncoder;
     const encoded = await throttle.run(project.id, () => (encoder === null ? null : body.encode(encoder)));
     if (encoded === null) return null;
@@ -211,8 +212,9 @@ async function checkAndStore(
   tableCache.remember(project.cacheKey, table);
   resetIfCodeRuns(db, table, upsert !== null);
   if (returnIds) requireIds(table);
+  const unknown = unknownKeys(request.unknown, table);
   const insertsFor = await storingStatements(db, table, upsert, { returnIds, oneByOne, distributesTables });
-  const rows = await throttle.runSteps(project.id, checkRecords(batch, table));
+  const rows = await throttle.runSteps(project.id, checkRecords(batch, table, { unknown }));
   const inserts = throttle.charge(project.id, () => insertsFor(rows));
   const statements = inserts.map(({ statement }) => statement);
   // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.

@@ -24,6 +24,7 @@ import {
   updateErrors,
   withoutNumber,
 } from './quarantine.js';
+import { unknownKeys, type UnknownRule } from './unknown-fields.js';
 import { resetIfCodeRuns } from './store-rows.js';
 import type { ProjectRole } from '../../tenancy/placement.js';
 
@@ -31,6 +32,7 @@ interface ReplayOptions {
   /** JSON values by column name. */
   set: ReadonlyMap<string, string>;
   upsert: UpsertRule | null;
+  unknown: UnknownRule | undefined;
   quarantineDays: number;
   /** Who sees the errors, which quote values of the records; null: nobody. */
   errorsFor: ProjectRole | null;
@@ -45,13 +47,14 @@ interface ReplayOptions {
 export async function replay(
   project: Project,
   { table: tableName, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
-  { set, upsert, quarantineDays, errorsFor, throttle, signal }: ReplayOptions,
+  { set, upsert, unknown, quarantineDays, errorsFor, throttle, signal }: ReplayOptions,
 ): Promise<ReplayResponse> {
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
   const { response } = await project.write({ signal }, async (db) => {
     const table = await lockToWrite(db, project.schema, tableName);
     requireColumns(table, [...Object.values(rename), ...set.keys()]);
+    unknownKeys(unknown, table);
     resetIfCodeRuns(db, table, upsert !== null);
     const rows = await db.query(lockPage({ ...filter, table: tableName }, fitting, quarantineDays));
     const { records, next } = readPage(rows);
@@ -62,7 +65,7 @@ export async function replay(
 
     const texts = records.map(({ record }) => record);
     const batch = await throttle.runSteps(project.id, changedRecords(texts, rename, { names: set, text: added }));
-    const { stored, refused } = await storePartially(db, project, table, batch, upsert, throttle);
+    const { stored, refused } = await storePartially(db, project, table, batch, { upsert, unknown, throttle });
 
     const idOf = (record: number) => records[record]?.id ?? '';
     const stillRefused = [...refused].map(([record, errors]) => ({

@@ -7,7 +7,7 @@ import * as wire from '../../contract/wire/quarantine.js';
 import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
 import { replay } from '../../engine/insert/replay.js';
 import { redactedDetail, readRightsOf } from '../response/redaction.js';
-import { upsertRule } from './records.js';
+import { unknownRule, upsertRule } from './records.js';
 import { exactValue, projectOf, timeOf } from './call-inputs.js';
 import { type Operation, RECORD_ERRORS, succeeds } from './operation.js';
 
@@ -82,7 +82,16 @@ const REPLAY_QUARANTINE: Operation = {
   errors: ['table_not_found', 'unknown_column', 'quota_exceeded', ...RECORD_ERRORS],
   async handle(call) {
     const body = call.request.body as wire.ReplayBody;
-    const { on_conflict: _, resolution: _r, version: _v, unchanged: _u, merge_json: _m, set: _s, ...order } = body;
+    const {
+      on_conflict: _,
+      resolution: _r,
+      version: _v,
+      unknown: _n,
+      unchanged: _u,
+      merge_json: _m,
+      set: _s,
+      ...order
+    } = body;
     const set = await exactValue(call, 'set');
     // As JSON text, which keeps all digits of numbers.
     const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
@@ -94,6 +103,7 @@ const REPLAY_QUARANTINE: Operation = {
     const options = {
       set: new Map(values),
       upsert: rule,
+      unknown: unknownRule(body),
       quarantineDays,
       errorsFor,
       throttle,

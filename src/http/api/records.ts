@@ -9,6 +9,7 @@ import { appendsOnly } from '../../engine/access/append-keys.js';
 import { appendRecords } from '../../engine/insert/append.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { arrayOfRecords, rowsChanged } from '../../engine/insert/batch.js';
+import type { UnknownRule } from '../../engine/insert/unknown-fields.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody, isStream } from '../body.js';
 import { keyFor, projectOf, TableInPath, tableInPath } from './call-inputs.js';
@@ -84,9 +85,10 @@ export const INSERT_RECORDS: Operation = {
     const query = request.query as wire.BatchQuery;
     const returnIds = query.return === 'ids';
     const upsert = upsertRule(query);
+    const unknown = unknownRule(query);
     const quarantine = query.on_error === 'quarantine';
     if (isStream(request.headers, INSERT_RECORDS)) {
-      return insertStream(call, { upsert, quarantine, queryText: queryText(query) });
+      return insertStream(call, { upsert, unknown, quarantine, queryText: queryText(query) });
     }
     refuseForBatches(query);
     const bytes = await decodeBody(request);
@@ -96,7 +98,7 @@ export const INSERT_RECORDS: Operation = {
     const key = keyFor(call, tableName, queryText(query), bytes);
     const { tableCache, throttle, quarantineDays } = call.engine.services;
     const services = { tableCache, throttle, quarantineDays };
-    const options = { ...services, returnIds, key, upsert, quarantine, signal };
+    const options = { ...services, returnIds, key, upsert, unknown, quarantine, signal };
     const { response, replayed } = await insertRecords(projectOf(call), tableName, arrayOfRecords(bytes), options);
     const { quarantined_rows = 0, errors } = response;
     const visibleErrors = errors && {
@@ -108,7 +110,7 @@ export const INSERT_RECORDS: Operation = {
 };
 
 /** Parameters that tell nothing about what is stored, and change nothing else. */
-const APPENDS_WITH: ReadonlySet<string> = new Set(['on_error', 'delimiter', 'null', 'offset']);
+const APPENDS_WITH: ReadonlySet<string> = new Set(['on_error', 'unknown', 'delimiter', 'null', 'offset']);
 
 /** For a caller who may only append. @throws EngineError insufficient_scope for what would tell or change more */
 async function append(call: Call): Promise<RouteResponse> {
@@ -121,14 +123,15 @@ async function append(call: Call): Promise<RouteResponse> {
     throw new EngineError('insufficient_scope', message);
   }
   const quarantine = query.on_error === 'quarantine';
+  const unknown = unknownRule(query);
   if (isStream(request.headers, INSERT_RECORDS)) {
-    return insertStream(call, { upsert: null, quarantine, queryText: queryText(query) });
+    return insertStream(call, { upsert: null, unknown, quarantine, queryText: queryText(query) });
   }
   refuseForBatches(query);
   const bytes = await decodeBody(request);
   const { tableCache, throttle, quarantineDays } = engine.services;
   const { response, replayed } = await appendRecords(projectOf(call), tableName, bytes, {
-    ...{ tableCache, throttle, quarantineDays, signal, quarantine },
+    ...{ tableCache, throttle, quarantineDays, signal, quarantine, unknown },
     // Keys of others would tell what they have sent.
     key: keyFor(call, appendsTo(tableName, caller.id), queryText(query), bytes),
     count: (records) => engine.appendRates.count(caller, 'rows', records),
@@ -240,6 +243,11 @@ function wrongRule({ resolution, version, unchanged, merge_json }: UpsertFields,
   return null;
 }
 
+export function unknownRule({ unknown }: Pick<wire.BatchQuery, 'unknown'>): UnknownRule | undefined {
+  if (unknown === undefined || unknown === 'ignore') return unknown;
+  return { into: unknown.slice('into:'.length) };
+}
+
 /** @throws EngineError invalid_request */
 function refuseForBatches(query: wire.BatchQuery): void {
   const name = (['delimiter', 'null', 'offset', 'atomic'] as const).find((name) => query[name] !== undefined);
@@ -251,7 +259,19 @@ function refuseForBatches(query: wire.BatchQuery): void {
 
 /** The query in canonical form, for the fingerprint of a key. */
 const queryText = (query: wire.BatchQuery): string =>
-  (['return', 'on_conflict', 'resolution', 'version', 'unchanged', 'merge_json', 'on_error', 'atomic'] as const)
+  (
+    [
+      'return',
+      'on_conflict',
+      'resolution',
+      'version',
+      'unchanged',
+      'merge_json',
+      'unknown',
+      'on_error',
+      'atomic',
+    ] as const
+  )
     .flatMap((name) => (query[name] === undefined ? [] : [`${name}=${query[name]}`]))
     .join('&');
 

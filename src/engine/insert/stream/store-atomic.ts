@@ -15,6 +15,7 @@ import type { Table } from '../../catalog/catalog.js';
 import { lockToWrite } from '../../catalog/find-table.js';
 import type { Inserted } from '../batch.js';
 import { storePartially } from '../partial-insert.js';
+import { fitsTable } from '../unknown-fields.js';
 import { type NotStored, resetIfCodeRuns, whyNotStored } from '../store-rows.js';
 import type { CachedTable } from '../table-cache.js';
 import { countsOfLeft, fastUpsert, type UpsertRule } from '../upsert.js';
@@ -27,7 +28,17 @@ import { type StreamEnd, type StreamRequest, tableOf } from './store-stream.js';
 
 export interface AtomicRequest extends Pick<
   StreamRequest,
-  'bytes' | 'format' | 'reserve' | 'onReady' | 'project' | 'signal' | 'tableCache' | 'tableName' | 'throttle' | 'upsert'
+  | 'bytes'
+  | 'format'
+  | 'reserve'
+  | 'onReady'
+  | 'project'
+  | 'signal'
+  | 'tableCache'
+  | 'tableName'
+  | 'throttle'
+  | 'upsert'
+  | 'unknown'
 > {
   readonly spools: Spools;
   /** The Idempotency-Key of a body with this SHA-256, hex; null: the request has none. */
@@ -75,11 +86,11 @@ class AtomicWrite {
 
   private async storeFast(): Promise<Inserted | NotStored> {
     const { request, project, key } = this;
-    const { signal, tableCache, tableName, upsert } = request;
+    const { signal, tableCache, tableName, upsert, unknown } = request;
     await tableOf(request);
     const cached = tableCache.get(project.cacheKey, tableName);
     const encoder = upsert === null ? cached?.encoder : cached?.upsertEncoder;
-    if (cached === undefined || encoder == null) return 'refused';
+    if (cached === undefined || encoder == null || !fitsTable(unknown, cached.table)) return 'refused';
     const outcome = await project.write<Inserted | NotStored, BatchResponse>(
       { signal, underKey: { key, responseSchema: BatchResponse } },
       async (db) => {
@@ -133,7 +144,7 @@ class AtomicWrite {
         for await (const chunk of this.chunks(table, null)) {
           db.restartClock();
           const batch = await throttle.runSteps(project.id, chunk.read({ apart: true }));
-          const { stored, refused, errorCount } = await storePartially(db, project, table, batch, upsert, throttle);
+          const { stored, refused, errorCount } = await storePartially(db, project, table, batch, request);
           const details = [...refused.values()].flat().map((detail) => chunk.placedDetail(detail));
           for (const { error, ...detail } of details) errors.add(error, () => detail);
           errors.addUnlisted(errorCount - details.length);
@@ -153,8 +164,8 @@ class AtomicWrite {
   }
 
   private async *chunks(table: Table, encoder: BatchEncoder | null): AsyncGenerator<Chunk, void> {
-    const { format, throttle, project, reserve } = this.request;
-    const reading = formatReader(format, table, { line: 1, header: null });
+    const { format, throttle, project, reserve, unknown } = this.request;
+    const reading = formatReader(format, table, { line: 1, header: null }, unknown);
     const chunks = new ChunkReader(new BytesOfBody(this.spool.read()), reading, 0, false, reserve);
     for (let isLast = false; !isLast;) {
       const chunk = await chunks.next((steps) => throttle.runSteps(project.id, steps));

@@ -104,7 +104,7 @@ class Stream {
     const body = new BytesOfBody(request.bytes);
     if (key !== null && earlier !== null) await skipStored(request, key, earlier, body);
     if (earlier?.isComplete) return { ...this.end(), replayed: true };
-    const reading = formatReader(request.format, table, state ?? { line: 1, header: null });
+    const reading = formatReader(request.format, table, state ?? { line: 1, header: null }, request.unknown);
     const chunks = new ChunkReader(body, reading, this.bytes, key !== null, reserve);
     const next = async () => {
       const chunk = await chunks.next((steps) => throttle.runSteps(project.id, steps));
