@@ -109,6 +109,15 @@ class Insert(ServiceTest):
         self.assertEqual((result.inserted, result.updated), (1, 1))
         ignored = self.client.insert(table, records, on_conflict=["k"], resolution="ignore")
         self.assertEqual(ignored.ignored, 2)
+        same = self.client.insert(
+            table, records, on_conflict="k", unchanged="skip", merge_json=True, unknown="ignore"
+        )
+        self.assertEqual((same.updated, same.ignored, same.unchanged), (0, 0, 2))
+        older = [{"k": "a", "n": 1, "other": 1}, {"k": "b", "n": 3}]
+        kept = self.client.insert_stream(
+            table, older, on_conflict="k", resolution="newest", version="n", unknown="ignore"
+        )
+        self.assertEqual((kept.updated, kept.ignored), (0, 2))
         for _ in range(2):
             response = self.client.insert_batch(table, [{"k": "c"}], idempotency_key=f"{table}-c")
             self.assertEqual(response["inserted_rows"], 1)

@@ -36,7 +36,10 @@ const FILTER_NAMES: Names<QuarantineFilter> = {
   id: true,
 };
 
-export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onConflict' | 'resolution' | 'dryRun'> {
+/** How records are stored, as in an insert. */
+type ReplayStoring = Omit<StoreOptions, 'onError'>;
+
+export interface ReplayOptions extends QuarantineFilter, ReplayStoring {
   table: string;
   /** New names for keys of the records. */
   rename?: Readonly<Record<string, string>>;
@@ -49,6 +52,10 @@ const REPLAY_NAMES: Names<ReplayOptions> = {
   ...FILTER_NAMES,
   onConflict: true,
   resolution: true,
+  version: true,
+  unchanged: true,
+  mergeJson: true,
+  unknown: true,
   dryRun: true,
   rename: true,
   set: true,
@@ -59,6 +66,8 @@ export interface ReplayResult {
   inserted: number;
   updated: number;
   ignored: number;
+  /** With `unchanged`. */
+  unchanged?: number;
   /** Records that remain in the quarantine. */
   refused: number;
   /** Errors of some of them. */
@@ -99,13 +108,14 @@ const DROP_NAMES: Names<DropOptions> = { ...FILTER_NAMES, all: true };
 /** Retries every record once, in transactions of up to 250. */
 export async function replayQuarantine(transport: Transport, replay: ReplayOptions): Promise<ReplayResult> {
   checkOptions(replay, REPLAY_NAMES, 'replayQuarantine');
-  const { onConflict, dryRun, signal, since, until, ...options } = replay;
+  const { onConflict, mergeJson, dryRun, signal, since, until, ...options } = replay;
   const result: ReplayResult = { inserted: 0, updated: 0, ignored: 0, refused: 0, errors: [] };
   const body: ReplayBody = {
     ...options,
     ...(since === undefined ? {} : { since: timeText(since) }),
     ...(until === undefined ? {} : { until: timeText(until) }),
     ...(onConflict === undefined ? {} : { on_conflict: [onConflict].flat().join(',') }),
+    ...(mergeJson ? { merge_json: true } : {}),
   };
   for (let next: string | null = ''; next !== null;) {
     const response: ReplayResponse = await transport.json<ReplayResponse>({
@@ -119,6 +129,7 @@ export async function replayQuarantine(transport: Transport, replay: ReplayOptio
     result.inserted += response.inserted_rows;
     result.updated += response.updated_rows;
     result.ignored += response.ignored_rows;
+    if (response.unchanged_rows !== undefined) result.unchanged = (result.unchanged ?? 0) + response.unchanged_rows;
     result.refused += response.refused_rows;
     result.errors.push(...response.errors);
     if (response.impact !== undefined) result.impact = addImpact(result.impact, response.impact);

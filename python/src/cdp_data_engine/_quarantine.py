@@ -41,6 +41,10 @@ def replay_quarantine(
     set: Optional[Mapping[str, Any]] = None,
     on_conflict: Optional[Names] = None,
     resolution: Optional[str] = None,
+    version: Optional[str] = None,
+    unchanged: Optional[str] = None,
+    merge_json: bool = False,
+    unknown: Optional[str] = None,
     dry_run: bool = False,
 ) -> Operation[Response]:
     """
@@ -48,8 +52,8 @@ def replay_quarantine(
 
     :param rename: new names of keys
     :param set: values to replace in the records, or to add to them
-    :returns: ``inserted``, ``updated``, ``ignored``, ``refused``, ``errors``; with ``dry_run``
-        also ``impact``
+    :returns: ``inserted``, ``updated``, ``ignored``, ``refused``, ``errors``; with ``unchanged``
+        also ``unchanged``, with ``dry_run`` also ``impact``
     """
     given = {
         **where(table, error, column, since, until, id),
@@ -57,6 +61,10 @@ def replay_quarantine(
         "set": set and dict(set),
         "on_conflict": None if on_conflict is None else names(on_conflict),
         "resolution": resolution,
+        "version": version,
+        "unchanged": unchanged,
+        "merge_json": merge_json or None,
+        "unknown": unknown,
     }
     body = {name: value for name, value in given.items() if value is not None}
     total: Response = {"inserted": 0, "updated": 0, "ignored": 0, "refused": 0, "errors": []}
@@ -70,6 +78,8 @@ def replay_quarantine(
         )
         for name in ("inserted", "updated", "ignored", "refused"):
             total[name] += response[f"{name}_rows"]
+        if "unchanged_rows" in response:
+            total["unchanged"] = total.get("unchanged", 0) + response["unchanged_rows"]
         total["errors"] += response["errors"]
         if "impact" in response:
             total["impact"] = add_impact(total.get("impact"), response["impact"])

@@ -9,7 +9,14 @@ import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
 import { countedRows, grouped } from '../terminal/progress.js';
 import { clientFromOptions } from './profiles.js';
-import { conflictOptions, remoteOptions, renames, requireKeyOf } from './remote-options.js';
+import {
+  conflictOf,
+  conflictOptions,
+  type ConflictOptions,
+  remoteOptions,
+  renames,
+  requireKeyOf,
+} from './remote-options.js';
 
 const ROLLED_BACK = 'Everything was rolled back';
 
@@ -91,7 +98,6 @@ function replay(): Command {
     if (table === undefined) throw new UsageError('--table is missing', 'Records are stored table by table');
     const { rename, set, dryRun, ...conflict } = command.opts<Replay>();
     requireKeyOf(conflict);
-    const { onConflict, resolution } = conflict;
     const result = await (
       await clientFromOptions(command)
     ).replayQuarantine({
@@ -99,21 +105,20 @@ function replay(): Command {
       table,
       ...(rename === undefined ? {} : { rename: Object.fromEntries(rename) }),
       ...(set === undefined ? {} : { set: Object.fromEntries(set) }),
-      ...(onConflict === undefined ? {} : { onConflict }),
-      ...(resolution === undefined ? {} : { resolution }),
+      ...conflictOf(conflict),
       ...(dryRun === undefined ? {} : { dryRun }),
     });
-    const { inserted, updated, ignored, refused, errors } = result;
+    const { inserted, updated, ignored, unchanged = 0, refused, errors } = result;
     print(command, result, [
-      `${countedRows(inserted)} inserted, ${grouped(updated)} updated, ${grouped(ignored)} ignored, ${grouped(refused)} refused again${dryRun ? `. ${ROLLED_BACK}` : ''}`,
+      `${countedRows(inserted)} inserted, ${grouped(updated)} updated, ${grouped(ignored)} ignored${unchanged > 0 ? `, ${grouped(unchanged)} unchanged` : ''}, ${grouped(refused)} refused again${dryRun ? `. ${ROLLED_BACK}` : ''}`,
       ...errors.flatMap(({ id, errors: places }) => places.map(({ message }) => `  ${id}: ${message}`)),
     ]);
     if (refused > 0) process.exitCode = EXIT.someRefused;
-    else if (Object.keys(filter).length > 0) requireMatch(inserted + updated + ignored);
+    else if (Object.keys(filter).length > 0) requireMatch(inserted + updated + ignored + unchanged);
   });
 }
 
-interface Replay extends Pick<ReplayOptions, 'onConflict' | 'resolution' | 'dryRun'> {
+interface Replay extends ConflictOptions, Pick<ReplayOptions, 'dryRun'> {
   rename?: ReadonlyMap<string, string>;
   set?: ReadonlyMap<string, Value>;
 }
