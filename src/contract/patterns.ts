@@ -29,7 +29,7 @@ const IN_WORDS: Readonly<Record<string, string>> = {
   [LABEL]: '1 to 63 ASCII letters, digits and ". _ / -", the first one a letter or digit',
   [ORIGIN]: 'an origin such as https://shop.example.com, without a path',
   [BYTE_OFFSET]: 'a whole number of bytes',
-  [UNKNOWN_FIELDS]: '"ignore", or "into:" and the name of a column',
+  [UNKNOWN_FIELDS]: 'either "ignore", or "into:" and the name of a column',
   [ABSOLUTE_PATH]: 'an absolute path',
   [NAME_PATTERN]: NAME_IN_WORDS,
   [PROJECT_NAME_PATTERN]: PROJECT_NAME_IN_WORDS,

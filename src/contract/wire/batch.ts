@@ -28,12 +28,13 @@ export const RESOLUTIONS = ['merge', 'replace', 'ignore', 'newest'] as const;
 export type Resolution = (typeof RESOLUTIONS)[number];
 
 /** `ignore`, or `into:` and the name of a column. */
-export const Unknown = Type.String({
-  pattern: UNKNOWN_FIELDS,
-  description:
-    'What becomes of fields that the table has no columns for: `ignore` leaves them out, `into:COLUMN` keeps them as an object in ' +
-    'a JSONB column. Default: the record is refused.',
-});
+export const unknownFields = () =>
+  Type.String({
+    pattern: UNKNOWN_FIELDS,
+    description:
+      'What becomes of fields that the table has no columns for: `ignore` leaves them out, `into:COLUMN` keeps them as an object in ' +
+      'a JSONB column. Default: the record is refused.',
+  });
 
 export const BatchQuery = Type.Object(
   {
@@ -75,7 +76,7 @@ export const BatchQuery = Type.Object(
           '`newest`: as `merge`, if the record has a larger `version`; otherwise the row stays as it is.',
       }),
     ),
-    unknown: Type.Optional(Unknown),
+    unknown: Type.Optional(unknownFields()),
     version: Type.Optional(
       Type.String({ minLength: 1, description: 'For `resolution=newest`: the column that says which is newer.' }),
     ),

@@ -3,7 +3,7 @@ import { LIMITS } from '../limits.js';
 import { CODE, PAGE_LIMIT, SHORT_TEXT } from '../patterns.js';
 import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
-import { RESOLUTIONS, Unknown } from './batch.js';
+import { RESOLUTIONS, unknownFields } from './batch.js';
 import { ErrorDetail } from './failure.js';
 import { success } from './fields.js';
 
@@ -68,7 +68,7 @@ export const ReplayBody = Type.Object(
     ),
     on_conflict: Type.Optional(Type.String({ minLength: 1, description: 'As for an insert.' })),
     resolution: Type.Optional(Type.Enum(RESOLUTIONS)),
-    unknown: Type.Optional(Unknown),
+    unknown: Type.Optional(unknownFields()),
     version: Type.Optional(Type.String({ minLength: 1 })),
     unchanged: Type.Optional(Type.Literal('skip')),
     merge_json: Type.Optional(Type.Literal(true)),
