@@ -28,6 +28,7 @@ import type { ArchiveWatch } from './projects/archive-watch.js';
 import type { Projects } from './projects/projects.js';
 import type { ServerWatch } from '../tenancy/health/server-watch.js';
 import type { PortSessions } from './sessions/sessions.js';
+import type { Usage } from './usage/usage.js';
 import type { SqlServices } from './sql/run-sql.js';
 import type { RequestTrace } from '../db/trace.js';
 
@@ -77,6 +78,8 @@ export interface EngineParts {
   readonly databaseAccess: DatabaseAccess;
   /** What the operations on projects' data share. */
   readonly services: OperationServices;
+  /** What projects use, by day. */
+  readonly usage: Usage;
   readonly archiveWatch: ArchiveWatch;
   /** null: the service makes no backups. */
   readonly backupPlan: BackupPlan | null;
@@ -163,6 +166,7 @@ export class Engine extends Parts {
     this.archiveWatch.close();
     await this.moves.close();
     await this.sessions?.close();
+    await this.usage.close();
     this.databaseAccess.close();
     await this.audit.close();
     await this.services.splitter.close();

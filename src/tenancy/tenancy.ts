@@ -21,6 +21,7 @@ export type ServerFiles = Pick<
   | 'controlFolder'
   | 'createEmpty'
   | 'isRunning'
+  | 'takeAwakeMs'
   | 'stopIfUnused'
   | 'archives'
   | 'archivesWal'

@@ -67,7 +67,11 @@ export async function insertStream(
           key: keyOfStream(call, tableName, kind),
           offset: Number(query.offset ?? 0),
           countAppended: appends ? (records) => engine.appendRates.count(caller, 'rows', records) : null,
-          onProgress: (stored) => progress?.say(stored),
+          onProgress: (stored, newRows) => {
+            // Also if a later chunk is refused.
+            context.moved = { in: newRows, out: 0 };
+            progress?.say(stored);
+          },
         });
     const { errors } = response as BatchResponse;
     const answer =

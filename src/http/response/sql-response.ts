@@ -103,6 +103,7 @@ export async function streamResponse(
   try {
     const { rowCount, type, warnings } = await streamSql(engine.services, project, streamRequest, write);
     context.rows = rowCount;
+    context.moved = { in: 0, out: rowCount };
     begin();
     const more = { ...(streamRequest.columns ? { type } : {}), ...(warnings.length > 0 ? { warnings } : {}) };
     const end = { done: true, row_count: rowCount, ...more };
