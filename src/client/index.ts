@@ -62,7 +62,7 @@ export type {
 export type { DistributeBody, Distribution, DistributionResponse } from '../contract/wire/distribution.js';
 export type { EventSettings, EventSettingsBody } from '../contract/wire/events.js';
 export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/indexes.js';
-export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
+export type { QuarantinedRecord, QuarantineGroup } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
 export type { DetailedRole, DropRoleResponse, Role, TablePrivileges } from '../contract/wire/roles.js';
 export type { OwnTokenResponse } from '../contract/wire/tokens.js';

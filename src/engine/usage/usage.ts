@@ -9,6 +9,8 @@ import { runPeriodically } from '../../tasks.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { UsageFilter, UsageRow, UsageRows } from '../../tenancy/control/usage-rows.js';
 
+export type { UsageRow };
+
 type UsedBy = Pick<ProjectRow, 'id' | 'name'>;
 
 interface Used {
@@ -23,7 +25,7 @@ export interface UsageSources {
   /** Adds what has been counted since the last call. */
   collect(): void;
   projects(): Promise<readonly ProjectRow[]>;
-  /** How long each server has run since the last call, in milliseconds; by {@link Placement.server}. */
+  /** How long each server has run since the last call, in milliseconds; by their names in placements. */
   takeAwakeMs(): ReadonlyMap<string, number>;
   /** Bytes; null: unknown. */
   sizeOf(project: ProjectRow): Promise<number | null>;

@@ -4,7 +4,7 @@ import { isDate } from '../../contract/calendar.js';
 import { counted } from '../../contract/message-text.js';
 import { COUNTERS, noUsage, type UsageCounts } from '../../contract/usage.js';
 import * as wire from '../../contract/wire/usage.js';
-import type { UsageRow } from '../../tenancy/control/usage-rows.js';
+import type { UsageRow } from '../../engine/usage/usage.js';
 import { ADMIN, type Operation, succeeds } from './operation.js';
 
 const COUNTS = { requests: 1280, rows_in: 250_000, rows_out: 1_900, bytes_in: 58_410_112, bytes_out: 912_004 };

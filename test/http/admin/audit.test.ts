@@ -172,6 +172,7 @@ describe('works:', () => {
       { operation: 'move.list', request: 'GET /api/cdp/admin/moves' },
       { operation: 'audit.read', request: 'GET /api/cdp/admin/audit' },
       { operation: 'request.list', request: 'GET /api/cdp/admin/requests' },
+      { operation: 'usage.read', request: 'GET /api/cdp/admin/usage' },
     ];
     // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts,
     // moves.test.ts).
