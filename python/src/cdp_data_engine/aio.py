@@ -91,6 +91,7 @@ class AsyncCdpClient:
     describe = asynchronous(_schema.describe)
     insert_batch = asynchronous(_insert.insert_batch)
     delete = asynchronous(ops.delete)
+    quarantine_groups = asynchronous(_quarantine.quarantine_groups)
     replay_quarantine = asynchronous(_quarantine.replay_quarantine)
     drop_quarantine = asynchronous(_quarantine.drop_quarantine)
     receipt = asynchronous(ops.receipt)

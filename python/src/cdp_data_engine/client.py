@@ -86,6 +86,7 @@ class CdpClient:
     describe = sync(_schema.describe)
     insert_batch = sync(_insert.insert_batch)
     delete = sync(ops.delete)
+    quarantine_groups = sync(_quarantine.quarantine_groups)
     replay_quarantine = sync(_quarantine.replay_quarantine)
     drop_quarantine = sync(_quarantine.drop_quarantine)
     receipt = sync(ops.receipt)

@@ -1,5 +1,6 @@
 /** `cdp quarantine list|show|replay|drop`: manages quarantined records. */
 import { Command, InvalidArgumentError } from 'commander';
+import { type RawJson, rawJson } from '../../client/json.js';
 import type { CallOptions } from '../../client/options.js';
 import type { DropOptions, QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
 import { isUuid } from '../../contract/patterns.js';
@@ -12,6 +13,7 @@ import { clientFromOptions } from './profiles.js';
 import {
   conflictOf,
   conflictOptions,
+  list as names,
   type ConflictOptions,
   remoteOptions,
   renames,
@@ -48,12 +50,26 @@ function filterOf(command: Command): QuarantineFilter {
 }
 
 function list(): Command {
-  const command = filtered(new Command('list').description('List refused records, oldest first'));
+  const command = filtered(
+    new Command('list')
+      .description('List refused records, oldest first')
+      .option('--group', 'Count them by table, error and column instead, the largest groups first'),
+  );
   return command.action(async () => {
+    if (command.opts<{ group?: boolean }>().group) return printGroups(command);
     const records = await all((await clientFromOptions(command)).quarantine(filterOf(command)));
     const columns = ['id', 'time', 'table', 'what is wrong'].map((name) => ({ name }));
     print(command, records, fitting(columns, records.map(cellsOf)));
   });
+}
+
+async function printGroups(command: Command): Promise<void> {
+  const groups = await (await clientFromOptions(command)).quarantineGroups(filterOf(command));
+  const columns = ['records', 'table', 'error', 'column', 'for example'].map((name) => ({ name }));
+  const cells = groups.map(({ count, table, error, column, columns: several, message }) => [
+    ...[grouped(count), table, error, several?.join(', ') ?? column ?? '', message],
+  ]);
+  print(command, groups, fitting(columns, cells));
 }
 
 async function all(stream: AsyncIterable<QuarantinedRecord>): Promise<QuarantinedRecord[]> {
@@ -90,13 +106,23 @@ function replay(): Command {
         .description('Retry the refused records of a table')
         .option('--rename <LIST>', 'Rename keys before storing: old=new,b=c (repeatable)', renames)
         .option('--set <COLUMN=VALUE>', 'Set these columns in every record (repeatable)', values)
+        .option('--set-from <LIST>', 'Take the value of another key: timestamp=sent_at,b=c (repeatable)', renames)
+        .option(
+          '--set-sql <COLUMN=SQL>',
+          'Compute a column from the record: "age=record->>\'years\'" (repeatable)',
+          texts,
+        )
+        .option('--drop-key <LIST>', 'Leave out these keys: a,b (repeatable)', keys)
+        .option('--record <JSON>', 'With --id: store this record in place of it', json)
         .option('--dry-run', 'Roll everything back: show what would be stored'),
     ),
   );
   return command.action(async () => {
     const { table, ...filter } = filterOf(command);
     if (table === undefined) throw new UsageError('--table is missing', 'Records are stored table by table');
-    const { rename, set, dryRun, ...conflict } = command.opts<Replay>();
+    const { rename, set, setFrom, setSql, dropKey, record, dryRun, ...conflict } = command.opts<Replay>();
+    if (record !== undefined && filter.id === undefined)
+      throw new UsageError('--record needs --id', 'It takes the place of one record');
     requireKeyOf(conflict);
     const result = await (
       await clientFromOptions(command)
@@ -105,6 +131,10 @@ function replay(): Command {
       table,
       ...(rename === undefined ? {} : { rename: Object.fromEntries(rename) }),
       ...(set === undefined ? {} : { set: Object.fromEntries(set) }),
+      ...(setFrom === undefined ? {} : { setFrom: Object.fromEntries(setFrom) }),
+      ...(setSql === undefined ? {} : { setSql: Object.fromEntries(setSql) }),
+      ...(dropKey === undefined ? {} : { drop: dropKey }),
+      ...(record === undefined ? {} : { record }),
       ...conflictOf(conflict),
       ...(dryRun === undefined ? {} : { dryRun }),
     });
@@ -121,6 +151,10 @@ function replay(): Command {
 interface Replay extends ConflictOptions, Pick<ReplayOptions, 'dryRun'> {
   rename?: ReadonlyMap<string, string>;
   set?: ReadonlyMap<string, Value>;
+  setFrom?: ReadonlyMap<string, string>;
+  setSql?: ReadonlyMap<string, string>;
+  dropKey?: readonly string[];
+  record?: RawJson;
 }
 
 type Value = string | boolean | null;
@@ -132,11 +166,32 @@ const valueOf = (text: string): Value => (Object.hasOwn(WORDS, text) ? (WORDS[te
 
 /** @param pair such as `note=a, b` @param before of the same option, given earlier */
 function values(pair: string, before: ReadonlyMap<string, Value> = new Map()): Map<string, Value> {
+  const [column, text] = divided(pair, before);
+  return new Map([...before, [column, valueOf(text)]]);
+}
+
+function texts(pair: string, before: ReadonlyMap<string, string> = new Map()): Map<string, string> {
+  return new Map([...before, divided(pair, before)]);
+}
+
+function divided(pair: string, before: ReadonlyMap<string, unknown>): readonly [string, string] {
   const end = pair.indexOf('=');
   if (end < 1) throw new InvalidArgumentError('Expected COLUMN=VALUE.');
   const column = pair.slice(0, end);
   if (before.has(column)) throw new InvalidArgumentError(`"${column}" has two values.`);
-  return new Map([...before, [column, valueOf(pair.slice(end + 1))]]);
+  return [column, pair.slice(end + 1)];
+}
+
+const keys = (value: string, before: readonly string[] = []): string[] => [...before, ...names(value)];
+
+/** With all its digits. */
+function json(text: string): RawJson {
+  try {
+    JSON.parse(text);
+  } catch {
+    throw new InvalidArgumentError('Expected JSON.');
+  }
+  return rawJson(text);
 }
 
 function uuid(id: string): string {

@@ -33,8 +33,8 @@ export const areNone = ({ rename = {}, drop = [], setFrom = {}, setSql = {}, set
 
 /** @throws EngineError unknown_column; invalid_request for a column that takes two values */
 export function requirePossible({ rename = {}, setFrom = {}, setSql = {}, set }: Corrections, table: Table): void {
-  const columns = [...Object.values(rename), ...Object.keys(setFrom), ...Object.keys(setSql), ...set.keys()];
-  requireColumns(table, columns);
+  const columns = [...Object.keys(setFrom), ...Object.keys(setSql), ...set.keys()];
+  requireColumns(table, [...Object.values(rename), ...columns]);
   const errors = new ErrorCollector();
   for (const column of new Set(columns.filter((name, i) => columns.indexOf(name) !== i))) {
     errors.add('invalid_request', () => ({

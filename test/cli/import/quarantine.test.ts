@@ -164,6 +164,9 @@ it('says if a filter matches nothing, and fails', async () => {
 it.each([
   [['replay', '--set', 'age'], 'Expected COLUMN=VALUE.'],
   [['replay', '--set', '=1'], 'Expected COLUMN=VALUE.'],
+  [['replay', '--set-sql', 'a'], 'Expected COLUMN=VALUE.'],
+  [['replay', '--record', '{'], 'Expected JSON.'],
+  [['replay', '--record', '{}'], '--record needs --id'],
   [['replay', '--set', 'a=1', '--set', 'a=2'], '"a" has two values.'],
   [['replay', '--rename', 'shop'], 'Expected OLD=NEW.'],
   [['replay', '--rename', '=note'], 'Expected OLD=NEW.'],
@@ -181,6 +184,40 @@ it.each([
 it('says that a record does not exist', async () => {
   const id = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
   expect(await ada.run(['quarantine', 'show', id])).toMatchObject({ code: 1 });
+});
+
+it('counts refused records in groups, and corrects them', async () => {
+  await project.rows('DELETE FROM _cdp.quarantine; DELETE FROM people');
+  await ada.write(
+    'fix.ndjson',
+    '{"email":"a","age":"x","years":"7"}\n{"email":"b","nope":1}\n{"email":"c","nope":2}\n',
+  );
+  await load('fix.ndjson', '--quarantine');
+  const groups = JSON.parse(await ada.output('quarantine', 'list', '--group', '--json')) as object[];
+  expect(groups).toMatchObject([
+    { table: 'people', error: 'unknown_column', column: 'nope', count: 2 },
+    { error: 'invalid_value', column: 'age', count: 1 },
+    { error: 'unknown_column', column: 'years', count: 1 },
+  ]);
+  expect(await ada.output('quarantine', 'list', '--group', '--table', 'people')).toContain('unknown_column');
+  const replay = (...more: string[]) => ada.output('quarantine', 'replay', '--table', 'people', ...more);
+  expect(await replay('--column', 'nope', '--drop-key', 'nope')).toContain('2 rows inserted');
+  const corrections = [
+    '--set-from',
+    'email=years',
+    '--set-sql',
+    "age=(record->>'years')::int + 1",
+    '--drop-key',
+    'years',
+  ];
+  expect(await replay(...corrections, '--dry-run')).toContain('1 row inserted');
+  const [{ id } = { id: '' }] = JSON.parse(await ada.output('quarantine', 'list', '--json')) as { id: string }[];
+  expect(await replay('--id', id, '--record', '{"email":"d","age":12345678901234567}')).toContain('1 row inserted');
+  expect(await project.rows('SELECT email, age::text AS age FROM people ORDER BY email')).toEqual([
+    { email: 'b', age: null },
+    { email: 'c', age: null },
+    { email: 'd', age: '12345678901234567' },
+  ]);
 });
 
 it('creates the unique index of a new table', async () => {

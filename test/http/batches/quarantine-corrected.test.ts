@@ -141,7 +141,7 @@ describe('refuses', () => {
     [{ set_from: { nope: 'x' } }, 'unknown_column', 'has no column "nope"'],
     [{ set_sql: { nope: '1' } }, 'unknown_column', 'has no column "nope"'],
     [{ set: { n: 1 }, set_sql: { n: '1' } }, 'invalid_request', 'Column "n" would take two values'],
-    [{ set_from: { n: 'a' }, rename: { b: 'n' } }, 'invalid_request', 'Column "n" would take two values'],
+    [{ set_from: { n: 'a' }, set_sql: { n: '2' } }, 'invalid_request', 'Column "n" would take two values'],
     [{ record: {} }, 'invalid_request', '`record` needs `id`'],
     [{ set_sql: { n: 'nope' } }, 'invalid_request', 'set_sql: column "nope" does not exist'],
     [{ set_sql: { n: '1 +' } }, 'invalid_request', 'set_sql: syntax error'],
