@@ -26,7 +26,7 @@ export function EditRecordForm({ record: kept, onClose, onDone }: EditProps) {
   const row: RefusedRow = useMemo(() => ({ id, record: { line: 1, json: kept.record }, errors: kept.errors }), [id]);
   const corrections = useMemo(() => {
     const mappings = (described?.columns ?? []).map(({ name, type }) => ({ field: name, column: name, type }));
-    const plan = { files: [{ path: '', mappings }], reading: { decimal: '.', skipLines: 0 } as const };
+    const plan = { files: [{ path: '', mappings }], reading: { decimal: '.', quotes: true, skipLines: 0 } as const };
     return new Corrections({ header: { plan }, refused: new Map([[id, row]]) });
   }, [described, row]);
   const found = useSignal<{ column: string; message: string } | null>(null);
