@@ -109,6 +109,15 @@ class Insert(ServiceTest):
         self.assertEqual((result.inserted, result.updated), (1, 1))
         ignored = self.client.insert(table, records, on_conflict=["k"], resolution="ignore")
         self.assertEqual(ignored.ignored, 2)
+        same = self.client.insert(
+            table, records, on_conflict="k", unchanged="skip", merge_json=True, unknown="ignore"
+        )
+        self.assertEqual((same.updated, same.ignored, same.unchanged), (0, 0, 2))
+        older = [{"k": "a", "n": 1, "other": 1}, {"k": "b", "n": 3}]
+        kept = self.client.insert_stream(
+            table, older, on_conflict="k", resolution="newest", version="n", unknown="ignore"
+        )
+        self.assertEqual((kept.updated, kept.ignored), (0, 2))
         for _ in range(2):
             response = self.client.insert_batch(table, [{"k": "c"}], idempotency_key=f"{table}-c")
             self.assertEqual(response["inserted_rows"], 1)
@@ -124,7 +133,9 @@ class Insert(ServiceTest):
         self.assertEqual((result.inserted, result.quarantined), (1, 1))
         kept = list(self.client.quarantine(table=table))
         self.assertEqual(json.loads(kept[0]["record"]), {"n": "x"})
-        replayed = self.client.replay_quarantine(table, column="n", set={"n": 2})
+        groups = self.client.quarantine_groups(table=table, column="n")
+        self.assertEqual([group["count"] for group in groups], [1])
+        replayed = self.client.replay_quarantine(table, column="n", set={"n": 2}, drop=["none"])
         self.assertEqual((replayed["inserted"], replayed["refused"]), (1, 0))
         self.client.insert(table, [{"n": "y"}], on_error="quarantine")
         since = datetime.datetime(2020, 1, 1, tzinfo=UTC)

@@ -59,6 +59,7 @@ const COMMANDS: Readonly<Record<string, Load>> = {
   rebalance: async () => (await import('./rebalance.js')).rebalanceCommand(),
   token: async () => (await import('./token.js')).tokenCommand(),
   audit: async () => (await import('./audit.js')).auditCommand(),
+  usage: async () => (await import('./usage.js')).usageCommand(),
   backup: async () => (await import('./backup.js')).backupCommand(),
   restore: async () => (await import('./backup.js')).restoreCommand(),
   doctor: async () => (await import('./doctor.js')).doctorCommand(),

@@ -3,7 +3,7 @@ import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN, SAVED_NAME_PATTERN } from '../contract/names.js';
 import type { EventSettings, EventSettingsBody, EventsResponse } from '../contract/wire/events.js';
 import type { QueriesResponse, Query, QueryBody, QueryResponse, RunQueryBody } from '../contract/wire/queries.js';
-import type { QuarantinedRecord } from '../contract/wire/quarantine.js';
+import type { QuarantinedRecord, QuarantineGroup } from '../contract/wire/quarantine.js';
 import type { OwnTokenResponse } from '../contract/wire/tokens.js';
 import type { Receipt, ReceiptsResponse, ReceiptsBody } from '../contract/wire/receipts.js';
 import type { DistributeBody, DistributionResponse } from '../contract/wire/distribution.js';
@@ -63,6 +63,7 @@ import {
   type DropOptions,
   dropQuarantine,
   type QuarantineFilter,
+  quarantineGroups,
   readQuarantine,
   type ReplayOptions,
   type ReplayResult,
@@ -365,6 +366,14 @@ export class CdpClient {
   /** Lists the records in the quarantine, oldest first. */
   quarantine(filter: QuarantineFilter = {}, options: ReadOptions = {}): AsyncGenerator<QuarantinedRecord, void> {
     return readQuarantine(this.#transport, filter, options);
+  }
+
+  /** Counts the records in the quarantine by table, error and column; the largest groups first. */
+  async quarantineGroups(
+    filter: QuarantineFilter = {},
+    options: ReadOptions = {},
+  ): Promise<readonly QuarantineGroup[]> {
+    return quarantineGroups(this.#transport, filter, options);
   }
 
   /** Retries quarantined records of a table; each one that is stored leaves the quarantine. */

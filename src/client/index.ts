@@ -63,7 +63,7 @@ export type { DistributeBody, Distribution, DistributionResponse } from '../cont
 export type { EventSettings, EventSettingsBody } from '../contract/wire/events.js';
 export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/indexes.js';
 export type { Query, QueryBody, QueryParameter } from '../contract/wire/queries.js';
-export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
+export type { QuarantinedRecord, QuarantineGroup } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
 export type { DetailedRole, DropRoleResponse, Role, TablePrivileges } from '../contract/wire/roles.js';
 export type {

@@ -4,7 +4,14 @@ import { LIMITS } from '../contract/limits.js';
 import type { ReceiptsResponse } from '../contract/wire/receipts.js';
 import { jsonOrError, type RecordSource } from './batches.js';
 import { aborted, CdpError } from './error.js';
-import { batchQuery, newKey, type RefusedRecord, requireSource, type StoreOptions } from './insert.js';
+import {
+  batchQuery,
+  newKey,
+  type RefusedRecord,
+  requireSource,
+  STREAM_STORE_NAMES,
+  type StoreOptions,
+} from './insert.js';
 import { toJson } from './json.js';
 import { checkOptions, type Names } from './options.js';
 import {
@@ -53,9 +60,7 @@ export interface InsertTextOptions extends CommonOptions {
   idempotencyKey?: string;
 }
 
-const COMMON: Names<CommonOptions> = {
-  ...{ onConflict: true, resolution: true, onError: true, onProgress: true, signal: true },
-};
+const COMMON: Names<CommonOptions> = { ...STREAM_STORE_NAMES, onProgress: true, signal: true };
 const RECORD_NAMES: Names<InsertStreamOptions<object>> = { ...COMMON, onRefused: true };
 const TEXT_NAMES: Names<InsertTextOptions> = {
   ...{ ...COMMON, contentType: true, delimiter: true, null: true, idempotencyKey: true },
@@ -75,6 +80,8 @@ export interface InsertStreamResult {
   updated?: number;
   /** With `onConflict`. */
   ignored?: number;
+  /** With `unchanged`. */
+  unchanged?: number;
   /** With `onError`. */
   quarantined?: number;
   /** The errors of the first quarantined records. */
@@ -189,11 +196,13 @@ class Total {
   constructor(private readonly options: CommonOptions) {}
 
   get result(): InsertStreamResult {
-    const { inserted_rows: inserted, updated_rows, ignored_rows, quarantined_rows, errors, chunks, bytes } = this.sum;
-    const { onConflict, onError } = this.options;
+    const { inserted_rows: inserted, updated_rows, ignored_rows, errors, chunks, bytes } = this.sum;
+    const { unchanged_rows, quarantined_rows } = this.sum;
+    const { onConflict, unchanged, onError } = this.options;
     return {
       inserted,
       ...(onConflict === undefined ? {} : { updated: updated_rows ?? 0, ignored: ignored_rows ?? 0 }),
+      ...(unchanged === undefined ? {} : { unchanged: unchanged_rows ?? 0 }),
       ...(onError === undefined ? {} : { quarantined: quarantined_rows ?? 0 }),
       ...(errors === undefined ? {} : { errors }),
       ...{ chunks, bytes, retries: this.retries, refused: this.refused },
@@ -215,7 +224,7 @@ class Total {
   add(answer: StreamAnswer): void {
     const { sum } = this;
     this.current = { rows: 0, bytes: 0 };
-    for (const name of ['updated_rows', 'ignored_rows', 'quarantined_rows'] as const)
+    for (const name of ['updated_rows', 'ignored_rows', 'unchanged_rows', 'quarantined_rows'] as const)
       if (answer[name] !== undefined) sum[name] = (sum[name] ?? 0) + answer[name];
     for (const name of ['inserted_rows', 'chunks', 'bytes'] as const) sum[name] += answer[name];
     if (answer.errors !== undefined)

@@ -19,9 +19,20 @@ export interface StoreOptions {
   onConflict?: string | readonly string[];
   /**
    * `'merge'` (default): the record's columns replace the row's. `'replace'`: also sets all other columns to their
-   * defaults. `'ignore'`: the row does not change.
+   * defaults. `'ignore'`: the row does not change. `'newest'`: as `'merge'`, if the record has a larger `version`.
    */
   resolution?: Resolution;
+  /** For `'newest'`: the column that says which is newer. */
+  version?: string;
+  /** `'skip'`: nothing is written for a row that has all the values of its record. */
+  unchanged?: 'skip';
+  /** An object in a JSONB column keeps the members that the object in the record lacks. */
+  mergeJson?: true;
+  /**
+   * What becomes of fields that the table has no columns for: `'ignore'` leaves them out, `'into:extra'` keeps them as an object
+   * in that JSONB column. Default: the record is refused.
+   */
+  unknown?: 'ignore' | `into:${string}`;
   /**
    * `'quarantine'`: the service stores the good records of a batch and keeps the others in the project's quarantine.
    */
@@ -30,7 +41,13 @@ export interface StoreOptions {
   dryRun?: true;
 }
 
-const STORE_NAMES: Names<StoreOptions> = { onConflict: true, resolution: true, onError: true, dryRun: true };
+const UPSERT_NAMES = { onConflict: true, resolution: true, version: true, unchanged: true, mergeJson: true } as const;
+export const STREAM_STORE_NAMES: Names<Omit<StoreOptions, 'dryRun'>> = {
+  ...UPSERT_NAMES,
+  unknown: true,
+  onError: true,
+};
+const STORE_NAMES: Names<StoreOptions> = { ...STREAM_STORE_NAMES, dryRun: true };
 
 export interface InsertProgress {
   /** Rows that the service has acknowledged. With a token that may only append, some may be in the quarantine. */
@@ -39,6 +56,8 @@ export interface InsertProgress {
   updated?: number;
   /** With `onConflict`. */
   ignored?: number;
+  /** With `unchanged`. */
+  unchanged?: number;
   /** With `onError`. */
   quarantined?: number;
   /** Batches that the service has acknowledged. */
@@ -108,6 +127,8 @@ export interface BatchResult {
   updated?: number;
   /** With `onConflict`. */
   ignored?: number;
+  /** With `unchanged`. */
+  unchanged?: number;
   /** With `onError`. */
   quarantined?: number;
   /** The errors of the first quarantined records. */
@@ -141,6 +162,7 @@ export async function insertBatch<Item extends object>(
     inserted: response.inserted_rows ?? response.accepted_rows,
     updated: response.updated_rows,
     ignored: response.ignored_rows,
+    unchanged: response.unchanged_rows,
     quarantined: response.quarantined_rows,
     errors,
     impact,
@@ -151,11 +173,16 @@ export async function insertBatch<Item extends object>(
 }
 
 /** The query string of a batch, with its question mark. */
-export function batchQuery({ return: returned, onConflict, resolution, onError, dryRun }: BatchOptions): string {
+export function batchQuery(options: BatchOptions): string {
+  const { return: returned, onConflict, resolution, version, unchanged, mergeJson, unknown, onError, dryRun } = options;
   const query = new URLSearchParams();
   if (returned !== undefined) query.set('return', returned);
   if (onConflict !== undefined) query.set('on_conflict', [onConflict].flat().join(','));
   if (resolution !== undefined) query.set('resolution', resolution);
+  if (version !== undefined) query.set('version', version);
+  if (unchanged !== undefined) query.set('unchanged', unchanged);
+  if (mergeJson) query.set('merge_json', 'true');
+  if (unknown !== undefined) query.set('unknown', unknown);
   if (onError !== undefined) query.set('on_error', onError);
   if (dryRun) query.set('dry_run', 'true');
   return query.size === 0 ? '' : `?${query.toString()}`;
@@ -261,6 +288,7 @@ class Insert<Item extends object> {
       result.inserted += response.inserted_rows ?? response.accepted_rows ?? 0;
       if (response.updated_rows !== undefined) result.updated = (result.updated ?? 0) + response.updated_rows;
       if (response.ignored_rows !== undefined) result.ignored = (result.ignored ?? 0) + response.ignored_rows;
+      if (response.unchanged_rows !== undefined) result.unchanged = (result.unchanged ?? 0) + response.unchanged_rows;
       if (response.quarantined_rows !== undefined)
         result.quarantined = (result.quarantined ?? 0) + response.quarantined_rows;
       if (response.impact !== undefined) result.impact = addImpact(result.impact, response.impact);

@@ -35,6 +35,7 @@ export interface StreamAnswer {
   inserted_rows: number;
   updated_rows?: number;
   ignored_rows?: number;
+  unchanged_rows?: number;
   quarantined_rows?: number;
   errors?: readonly ErrorDetail[];
   error_count?: number;

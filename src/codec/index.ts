@@ -5,7 +5,7 @@
 export { batchEncoder, type BatchEncoder } from './batch/batch-encoder.js';
 export { readCell } from './batch/cell.js';
 export { type Cell, CellError } from './batch/cell-error.js';
-export { checkRecords, type RecordCells } from './batch/check-records.js';
+export { checkRecords, type RecordCells, type UnknownKeys } from './batch/check-records.js';
 export type { BatchColumn } from './batch/table-layout.js';
 export type { EncodedBatch } from './batch/encoded-batch.js';
 export { readLines, readRecords, type RecordBatch } from './batch/read-records.js';

@@ -15,6 +15,11 @@ export const LABEL = '^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$';
 /** The origin of a page, as browsers send it. */
 export const ORIGIN = '^https?://[^/?#@*\\s\\u0000]+$';
 export const BYTE_OFFSET = '^[0-9]{1,15}$';
+export const UNKNOWN_FIELDS = '^(ignore|into:[^\\u0000]{1,200})$';
+export const DAY = '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$';
+export const MONTH = '^[0-9]{4}-(0[1-9]|1[0-2])$';
+/** A day and the id of a project: where a page of usage ends. */
+export const USAGE_PLACE = '^[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9a-f-]{36}$';
 export const ABSOLUTE_PATH = '^/[^\\u0000]*$';
 
 const IN_WORDS: Readonly<Record<string, string>> = {
@@ -28,6 +33,10 @@ const IN_WORDS: Readonly<Record<string, string>> = {
   [LABEL]: '1 to 63 ASCII letters, digits and ". _ / -", the first one a letter or digit',
   [ORIGIN]: 'an origin such as https://shop.example.com, without a path',
   [BYTE_OFFSET]: 'a whole number of bytes',
+  [UNKNOWN_FIELDS]: 'either "ignore", or "into:" and the name of a column',
+  [DAY]: 'a day such as 2026-11-30',
+  [MONTH]: 'a month such as 2026-11',
+  [USAGE_PLACE]: 'the `next` of a page',
   [ABSOLUTE_PATH]: 'an absolute path',
   [NAME_PATTERN]: NAME_IN_WORDS,
   [PROJECT_NAME_PATTERN]: PROJECT_NAME_IN_WORDS,

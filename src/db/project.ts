@@ -73,6 +73,8 @@ interface ProjectParts {
   readonly replica?: ConnectionUse['replica'];
   /** How long this request may still wait, in any queue. Default: as long as the setting says. */
   readonly waitBudget?: WaitBudget;
+  /** The time in which a connection has worked for the request. */
+  readonly spent?: { ms: number };
   /** Default: the request's changes are kept. */
   readonly dryRun?: DryRun | null;
 }
@@ -83,6 +85,7 @@ export class Project {
   readonly trace: RequestTrace | null;
   readonly waitBudget: WaitBudget;
   readonly dryRun: DryRun | null;
+  readonly spent: { ms: number };
   private readonly database: DatabaseAccess;
   private readonly replica: ConnectionUse['replica'];
 
@@ -95,6 +98,7 @@ export class Project {
     this.waitBudget = parts.waitBudget ?? new WaitBudget(database.waitMs);
     this.replica = parts.replica ?? null;
     this.dryRun = parts.dryRun ?? null;
+    this.spent = parts.spent ?? { ms: 0 };
   }
 
   /** The project for a request whose changes are rolled back at the end. */
@@ -114,7 +118,7 @@ export class Project {
 
   /** For the same request, and its time to wait. */
   private with(parts: Partial<ProjectParts>): Project {
-    return new Project({ ...this.parts, waitBudget: this.waitBudget, ...parts });
+    return new Project({ ...this.parts, waitBudget: this.waitBudget, spent: this.spent, ...parts });
   }
 
   get id(): string {
@@ -338,7 +342,15 @@ export class Project {
     const { connection = 'write', signal, timeoutMs = TIMEOUT_MS, trace = this.trace } = options;
     const { timeoutError = queryTimeout(timeoutMs) } = options;
     const deadline = { timeoutMs, signal, timeoutError };
-    return this.database.run({ row, role, waitBudget, replica, connection, deadline, growth, trace }, work);
+    const timed = async (lent: PooledConnection, timer: RequestTimer): Promise<T> => {
+      const began = performance.now();
+      try {
+        return await work(lent, timer);
+      } finally {
+        this.spent.ms += performance.now() - began;
+      }
+    };
+    return this.database.run({ row, role, waitBudget, replica, connection, deadline, growth, trace }, timed);
   }
 }
 

@@ -176,6 +176,13 @@ export class Fleet {
     ).length;
   }
 
+  /** How long each server has run since the last call, in milliseconds, without those that have not. */
+  takeAwakeMs(): Map<string, number> {
+    return new Map(
+      [...this.servers].map(([id, server]) => [id, server.takeAwakeMs()] as const).filter(([, ms]) => ms > 0),
+    );
+  }
+
   isRunning(id: string): boolean {
     return this.servers.get(id)?.state === 'running';
   }

@@ -43,6 +43,8 @@ export class Supervisor {
   startFailure: string | null = null;
   private running: Running | null = null;
   private runningSince = 0;
+  /** How long it has run and was not yet taken, and since when it runs; null: it does not. */
+  private awake = { ms: 0, since: null as number | null };
   private starting = new AbortController();
   private change: Promise<void> = Promise.resolve();
   private failures = 0;
@@ -133,6 +135,7 @@ export class Supervisor {
       if (signal.aborted) return await running.stop();
       this.running = running;
       this.runningSince = performance.now();
+      this.awake.since = this.runningSince;
       state = 'running';
       this.startFailure = null;
       void running.ended.then((reason) => this.hasEnded(running, reason));
@@ -170,7 +173,16 @@ export class Supervisor {
     this.fail(reason);
   }
 
+  /** Milliseconds that it has run since the last call. */
+  takeAwakeMs(): number {
+    const now = performance.now();
+    const { ms, since } = this.awake;
+    this.awake = { ms: 0, since: since === null ? null : now };
+    return ms + (since === null ? 0 : now - since);
+  }
+
   private countStable(): void {
+    this.awake = { ms: this.takeAwakeMs(), since: null };
     if (performance.now() - this.runningSince > STABLE_MS) this.failures = 0;
   }
 

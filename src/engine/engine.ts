@@ -34,6 +34,7 @@ import { Schedules } from './schedules/schedules.js';
 import { Segments } from './segments/segments.js';
 import type { ServerWatch } from '../tenancy/health/server-watch.js';
 import type { PortSessions } from './sessions/sessions.js';
+import type { Usage } from './usage/usage.js';
 import type { SqlServices } from './sql/run-sql.js';
 import type { RequestTrace } from '../db/trace.js';
 
@@ -84,6 +85,8 @@ export interface EngineParts {
   readonly databaseAccess: DatabaseAccess;
   /** What the operations on projects' data share. */
   readonly services: OperationServices;
+  /** What projects use, by day. */
+  readonly usage: Usage;
   readonly archiveWatch: ArchiveWatch;
   /** null: the service makes no backups. */
   readonly backupPlan: BackupPlan | null;
@@ -185,6 +188,7 @@ export class Engine extends Parts {
     this.feeds.close();
     await this.moves.close();
     await this.sessions?.close();
+    await this.usage.close();
     this.databaseAccess.close();
     await this.audit.close();
     await this.services.splitter.close();

@@ -42,6 +42,7 @@ import { Projects, reportRepair } from './projects/projects.js';
 import { Quotas } from '../db/quota.js';
 import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { PortSessions, type SessionSettings } from './sessions/sessions.js';
+import { Usage } from './usage/usage.js';
 import { Splitter } from './parser/splitter.js';
 
 const MIB = 1024 * 1024;
@@ -101,9 +102,18 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
     const { corruption, quotas } = database;
     const { log } = settings;
     const throttle = new EventLoopThrottle();
-    const ofSessions = { servers, projects, quotas, audit, log, projectSessions, corruption, ...access };
+    const usage = new Usage(control.usage, log);
+    const ofSessions = { servers, projects, quotas, audit, log, projectSessions, corruption, usage, ...access };
+    const sessions = settings.sessions === null ? null : new PortSessions(ofSessions, settings.sessions);
+    usage.connect({
+      collect: () => sessions?.countUsage(),
+      projects: () => projects.list(),
+      takeAwakeMs: () => services.servers.defaultTenancy.files?.takeAwakeMs() ?? new Map<string, number>(),
+      sizeOf: (project) => services.servers.tenancyOf(project.placement).sizeOf(project),
+    });
     feeds.open(servers);
     return new Engine({
+      usage,
       control,
       servers,
       feeds,
@@ -125,7 +135,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
       roles: new Roles(services),
       appendRates: new AppendRates(control),
       ...access,
-      sessions: settings.sessions === null ? null : new PortSessions(ofSessions, settings.sessions),
+      sessions,
       serversFolder: settings.embedded?.folder ?? null,
       databaseAccess: database,
       services: {

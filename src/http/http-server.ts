@@ -17,6 +17,7 @@ import { MCP } from './mcp/mcp-route.js';
 import { Admission } from './admission.js';
 import { serveRoute } from './serve-route.js';
 import { auditRequest } from './observability/audit-request.js';
+import { countUsage } from './observability/count-usage.js';
 import { Metrics } from './observability/metrics.js';
 import { requestLog } from './observability/log-lines.js';
 import type { RequestSpans } from './observability/request-spans.js';
@@ -59,7 +60,10 @@ export async function httpServer(
       log(request, reply);
       request.context.span?.end(request, reply);
     },
-    end: (request) => auditRequest(engine.audit, request),
+    end: (request) => {
+      auditRequest(engine.audit, request);
+      countUsage(engine.usage, request);
+    },
   });
   // Comes before authentication: a preflight has no token.
   const routes = [...operations, MCP];

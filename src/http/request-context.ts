@@ -42,6 +42,8 @@ export class RequestContext {
   clientKey: string | null = null;
   /** Rows stored or returned; null: the request counts none. */
   rows: number | null = null;
+  /** Rows that came and went, where `rows` does not tell; null: it does. */
+  moved: { readonly in: number; readonly out: number } | null = null;
   /** Whether the client disconnected before the handler or the error exit had ended. */
   clientGone = false;
   /** Status of the response, set at its end; null: no response was begun. */

@@ -41,6 +41,8 @@ export interface RouteResponse {
   replayed?: boolean;
   /** Rows stored or returned; those of the earlier request, if it is replayed. */
   rows?: number;
+  /** Rows stored and returned, where `rows` does not tell. */
+  moved?: { readonly in: number; readonly out: number };
 }
 
 /** The token that a route requires: a project token with one of these scopes, any token, or an admin token. */

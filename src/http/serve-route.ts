@@ -73,8 +73,9 @@ async function handle(
   }
 }
 
-/** For the log and the metrics. */
-function noteRows({ context }: FastifyRequest, { rows, replayed = false }: RouteResponse): void {
+/** For the log, the metrics and what the project uses. */
+function noteRows({ context }: FastifyRequest, { rows, moved, replayed = false }: RouteResponse): void {
+  if (moved !== undefined) context.moved = replayed ? { in: 0, out: moved.out } : moved;
   if (rows !== undefined) context.rows = replayed ? 0 : rows;
 }
 

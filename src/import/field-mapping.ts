@@ -1,4 +1,5 @@
 /** Maps each field of the files to a column with its name and type, and finds the columns that the table lacks. */
+import type { StoreOptions } from '../client/insert.js';
 import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 import type { Table } from '../contract/wire/tables.js';
 import { columnNames, matchingColumn, needsQuotes, withWordsApart } from './column-names.js';
@@ -21,6 +22,8 @@ export interface FieldMapping {
   readonly dates?: DateOrder | undefined;
   /** Set if the field's numbers are times. */
   readonly epoch?: EpochDigits | undefined;
+  /** The table has no such column: the service refuses the field, or collects it. */
+  readonly isUnknown?: true;
   /** The reason for this column and type. */
   readonly reason?: string;
 }
@@ -120,6 +123,21 @@ export const withoutSkipped = (mappings: readonly FieldMapping[], skip: readonly
 export const namesOf = ({ field, column, automatic }: FieldMapping): string[] =>
   [field, column, automatic].filter((name) => typeof name === 'string');
 
+/** What the service does with fields that are no columns of the table, as far as they are known. */
+export function withUnknown(
+  mappings: readonly FieldMapping[],
+  existing: ReadonlySet<string>,
+  { unknown }: Pick<StoreOptions, 'unknown'>,
+): FieldMapping[] {
+  return mappings.map((mapping) => {
+    const { field, column } = mapping;
+    if (column === null || column === 'id' || existing.has(column)) return mapping;
+    if (unknown === 'ignore') return { field, column: null, type: null, reason: 'the table has no such column' };
+    const reason = unknown === undefined ? 'no such column: quarantined' : `no such column: ${unknown}`;
+    return { ...mapping, column: existing.has(field) ? column : field, isUnknown: true, reason };
+  });
+}
+
 interface MappedFile {
   format: Format;
   mappings: FieldMapping[];
@@ -157,8 +175,8 @@ export function missingColumns(
 ): { name: string; type: ColumnType }[] {
   const existing = new Set(['id', ...(table?.columns.map(({ name }) => name) ?? [])]);
   const missing = new Map<string, ColumnType>();
-  for (const { column, type } of files.flatMap(({ mappings }) => mappings)) {
-    if (column !== null && !existing.has(column)) missing.set(column, type as ColumnType);
+  for (const { column, type, isUnknown } of files.flatMap(({ mappings }) => mappings)) {
+    if (column !== null && !isUnknown && !existing.has(column)) missing.set(column, type as ColumnType);
   }
   return [...missing].map(([name, type]) => ({ name, type }));
 }

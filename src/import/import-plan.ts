@@ -15,6 +15,7 @@ import {
   namesOf,
   withCommonTypes,
   withoutSkipped,
+  withUnknown,
 } from './field-mapping.js';
 import type { Format } from './format.js';
 import { membersOf } from './json-records.js';
@@ -73,6 +74,7 @@ export async function planImport(
     toTheEnd: options.sample === undefined,
     watch,
   };
+  const takesUnknown = !createsColumns && (storing.unknown !== undefined || storing.onError !== undefined);
   const existing = new Set(table?.columns.map(({ name }) => name));
   const files: PlannedFile[] = [];
   const mapped: FieldMapping[] = [];
@@ -88,7 +90,8 @@ export async function planImport(
     requireHeaderOfMost(source, scanned);
     const mappings = mapFields(scanned, table, options);
     mapped.push(...mappings);
-    const remaining = withoutSkipped(mappings, options.skip ?? []);
+    const wanted = withoutSkipped(mappings, options.skip ?? []);
+    const remaining = takesUnknown ? withUnknown(wanted, existing, storing) : wanted;
     requireDistinct(source, remaining);
     const created = remaining
       .filter(({ column }) => column !== null && !existing.has(column))

@@ -9,7 +9,7 @@
 import type { ImportPlan } from './import-plan.js';
 
 /** Incremented if the lines change, or if records are encoded or streams named differently. */
-export const JOURNAL_FORMAT = 6;
+export const JOURNAL_FORMAT = 7;
 
 export interface ImportHeader {
   /** Random; the idempotency keys contain it. */
@@ -23,6 +23,7 @@ export interface StreamOutcome {
   inserted: number;
   updated: number;
   ignored: number;
+  unchanged: number;
   quarantined: number;
 }
 
@@ -59,7 +60,7 @@ const nothing = (): StreamState => {
 
 export abstract class Journal<Header extends ImportHeader = ImportHeader> {
   /** Of all streams that have ended, and the refused records. */
-  readonly totals = { inserted: 0, updated: 0, ignored: 0, refused: 0, quarantined: 0 };
+  readonly totals = { inserted: 0, updated: 0, ignored: 0, unchanged: 0, refused: 0, quarantined: 0 };
   private readonly states = new Map<Of, StreamState>();
 
   protected constructor(readonly header: Header) {}
@@ -99,7 +100,8 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
     } else if ('stored' in line) {
       Object.assign(state, { rows: line.stored, next: line.next, t: line.t });
     } else if ('done' in line) {
-      for (const each of ['inserted', 'updated', 'ignored', 'quarantined'] as const) this.totals[each] += line[each];
+      for (const each of ['inserted', 'updated', 'ignored', 'unchanged', 'quarantined'] as const)
+        this.totals[each] += line[each];
       Object.assign(state, { isOpen: false, from: line.next, next: line.next });
     } else {
       this.totals.refused += line.refused.length;

@@ -22,8 +22,10 @@ export const encoderFor = (
 ): RecordEncoder => (hasCells(kind) ? cellEncoders(mappings, notation) : jsonEncoder(mappings));
 
 function cellEncoders(mappings: readonly FieldMapping[], notation: Notation): RecordEncoder {
-  const columns = mappings.map(({ column, type, dates = notation.dates, epoch = notation.epoch }) => ({
+  const columns = mappings.map(({ column, type, isUnknown, dates = notation.dates, epoch = notation.epoch }) => ({
     column,
+    // Without an id, the service generates one. A field that no column takes matters only if it has a value.
+    isNeverNull: column === 'id' || isUnknown === true,
     isJsonb: type === 'JSONB',
     key: `${JSON.stringify(column)}:`,
     toJson: cellEncoder(type ?? 'TEXT', {
@@ -46,10 +48,9 @@ function cellEncoders(mappings: readonly FieldMapping[], notation: Notation): Re
     let members = '';
     let problem: ErrorDetail | undefined;
     for (let i = 0; i < columns.length; i++) {
-      const { column, isJsonb, key, toJson } = columns[i] as (typeof columns)[number];
+      const { column, isNeverNull, isJsonb, key, toJson } = columns[i] as (typeof columns)[number];
       const cell = cells[i] as string | null;
-      // Without an id, the service generates one.
-      if (column === null || (cell === null && column === 'id')) continue;
+      if (column === null || (cell === null && isNeverNull)) continue;
       const value = cell === null ? 'null' : toJson(cell);
       // Text that is not JSON has become a string.
       if (cell !== null && isJsonb && value !== cell) {

@@ -96,7 +96,7 @@ export class RecordSender {
     }
   }
 
-  /** Without those that cannot be sent, and those that were refused. */
+  /** Without those that cannot be sent, and those that were refused. With the quarantine, all are sent: it keeps the others. */
   private async *sendable(
     of: Of,
     groups: AsyncGenerator<readonly NumberedRecord[], void>,
@@ -105,6 +105,10 @@ export class RecordSender {
     try {
       for await (const group of groups) {
         const known = group.filter(({ index }) => refused.size === 0 || !refused.has(index));
+        if (this.options.storing.onError !== undefined) {
+          yield known.map(asRefused);
+          continue;
+        }
         const bad = known.flatMap(({ index, file, record }) =>
           record.problem === undefined ? [] : [{ number: index, file, record, errors: [record.problem] }],
         );
@@ -116,6 +120,10 @@ export class RecordSender {
     }
   }
 }
+
+/** One that cannot be sent as a record is sent as what it is: text, or an array, which the service quarantines. */
+export const asRefused = <R extends { readonly json: string; readonly record: EncodedRecord }>(one: R): R =>
+  one.record.problem !== undefined && one.json.startsWith('{') ? { ...one, json: `[${one.json}]` } : one;
 
 /**
  * Asks the service where the newest stream goes on; undefined if it has an answer.
@@ -141,7 +149,7 @@ export async function placeOf(
 /** Goes on after the last acknowledged record, although some that follow it may be stored. */
 export async function forgetDoubt(journal: Journal): Promise<void> {
   const { part, next, rows } = journal.stateOf(undefined);
-  await journal.add({ done: part, next, inserted: rows, updated: 0, ignored: 0, quarantined: 0 });
+  await journal.add({ done: part, next, inserted: rows, updated: 0, ignored: 0, unchanged: 0, quarantined: 0 });
 }
 
 /** The service has forgotten a stream that has got no answer. */
@@ -166,5 +174,6 @@ const outcomeOf = (answer: StreamAnswer): StreamOutcome => ({
   inserted: answer.inserted_rows,
   updated: answer.updated_rows ?? 0,
   ignored: answer.ignored_rows ?? 0,
+  unchanged: answer.unchanged_rows ?? 0,
   quarantined: answer.quarantined_rows ?? 0,
 });

@@ -151,6 +151,7 @@ export const BACKEND = {
   commandComplete: 0x43, // 'C'
   copyData: 0x64, // 'd'
   copyInResponse: 0x47, // 'G'
+  copyOutResponse: 0x48, // 'H'
   dataRow: 0x44, // 'D'
   emptyQuery: 0x49, // 'I'
   error: 0x45, // 'E'

@@ -6,14 +6,17 @@ import type { Classification } from '../engine/parser/classify-reader-text.js';
 import { PostgresError } from '../pg/index.js';
 import { BACKEND, errorResponse, IDLE, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
 import { ReadOnlyFilter } from './read-only-filter.js';
+import { COUNTED_MESSAGES, SessionUsage } from './session-usage.js';
 
 /** How long a client may take to read why its session ends. */
 const LINGER_MS = 2_000;
 
-const WATCHED: ReadonlySet<number> = new Set([BACKEND.error, BACKEND.readyForQuery]);
+const WATCHED: ReadonlySet<number> = new Set([BACKEND.error, ...COUNTED_MESSAGES]);
+const WATCHED_OF_READERS: ReadonlySet<number> = new Set([...WATCHED, ...ReadOnlyFilter.SERVER_MESSAGES]);
 
 export class SessionRelay {
   private readonly backend: Socket;
+  private readonly usage: SessionUsage;
   /** null: the session may write. */
   private readonly filter: ReadOnlyFilter | null;
   /** The messages of Postgres, as they pass. */
@@ -37,6 +40,7 @@ export class SessionRelay {
   ) {
     const { loggedIn, owner } = session;
     this.backend = loggedIn.socket;
+    this.usage = new SessionUsage(session);
     this.filter = owner.isReadOnly
       ? new ReadOnlyFilter(
           loggedIn.parameters,
@@ -49,7 +53,7 @@ export class SessionRelay {
           },
         )
       : null;
-    const messageTypes = this.filter === null ? WATCHED : ReadOnlyFilter.SERVER_MESSAGES;
+    const messageTypes = this.filter === null ? WATCHED : WATCHED_OF_READERS;
     this.scan = new MessageScan(messageTypes, (type, body) => this.onServerMessage(type, body));
   }
 
@@ -108,6 +112,7 @@ export class SessionRelay {
     this.hasTerminated ||= chunk.subarray(0, TERMINATE.length).equals(TERMINATE);
     this.hasTerminated ||= chunk.subarray(-TERMINATE.length).equals(TERMINATE);
     session.received += chunk.length;
+    this.usage.received(chunk.length);
     if (filter === null) this.toBackend(chunk);
     else filter.onClientData(chunk);
   }
@@ -146,6 +151,7 @@ export class SessionRelay {
     // The socket may write it after this call returns, when the buffer holds other bytes.
     const chunk = Buffer.from(bytes.subarray(0, end));
     this.session.sent += end;
+    this.usage.sent(end);
     this.filter?.hideContext(chunk);
     const mayGoOn = client.write(chunk);
     this.scan.feed(chunk);
@@ -155,6 +161,7 @@ export class SessionRelay {
   }
 
   private onServerMessage(type: number, body: Buffer): void {
+    this.usage.onServerMessage(type, body);
     if (type === BACKEND.error) {
       this.lastError = Buffer.from(body);
       this.session.noteError(asError(this.lastError));

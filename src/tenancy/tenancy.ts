@@ -22,6 +22,7 @@ export type ServerFiles = Pick<
   | 'createEmpty'
   | 'isRunning'
   | 'stop'
+  | 'takeAwakeMs'
   | 'stopIfUnused'
   | 'archives'
   | 'archivesWal'

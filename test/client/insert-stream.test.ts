@@ -104,6 +104,23 @@ describe('records', () => {
     expect(result.errors).toMatchObject([{ column: 'n' }]);
   });
 
+  it('leave rows alone, merge objects, and keep fields that are no columns', async () => {
+    const name = await table('CREATE UNIQUE INDEX ON $table (n)', 'ALTER TABLE $table ADD more jsonb');
+    const options = { onConflict: 'n', unchanged: 'skip', mergeJson: true, unknown: 'into:more' } as const;
+    await cdp.insertStream(name, [{ n: 1, plan: 'pro' }, { n: 2 }], options);
+    const again = [{ n: 1, seats: 3 }, { n: 2 }];
+    expect(await cdp.insertStream(name, again, options)).toMatchObject({ updated: 1, ignored: 0, unchanged: 1 });
+    expect(await cdp.insert(name, again, options)).toMatchObject({ updated: 0, unchanged: 2 });
+    expect(await cdp.insertBatch(name, again, options)).toMatchObject({ updated: 0, unchanged: 2 });
+    const newest = { onConflict: 'n', resolution: 'newest', version: 'n2', unknown: 'ignore' } as const;
+    await project.rows(`ALTER TABLE ${name} ADD n2 bigint`);
+    expect(await cdp.insert(name, [{ n: 1, n2: 1, x: 1 }, { n: 2 }], newest)).toMatchObject({ updated: 1, ignored: 1 });
+    expect(await project.rows(`SELECT n, n2, more FROM ${name} ORDER BY n`)).toEqual([
+      { n: 1, n2: 1, more: { plan: 'pro', seats: 3 } },
+      { n: 2, n2: null, more: null },
+    ]);
+  });
+
   it('of a source that pauses are sent before it goes on', { timeout: 30_000 }, async () => {
     const name = await table();
     const seen: unknown[] = [];

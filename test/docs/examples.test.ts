@@ -37,7 +37,7 @@ const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 
 /** What differs from run to run: ids, tokens, times, statistics. */
 function comparable(key: string, value: unknown): unknown {
-  if (['created_at', 'time', 'stored_at', 'since'].includes(key)) return '<time>';
+  if (['created_at', 'time', 'stored_at', 'since', 'oldest', 'newest'].includes(key)) return '<time>';
   if (key === 'transaction_id') return '<number>';
   if (key === 'name' && /^project-\d+$/.test(String(value))) return '<project>';
   if (key === 'duration_ms') return '<number>';

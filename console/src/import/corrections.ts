@@ -5,7 +5,9 @@ import { cellsOf, isJson, membersOf } from '../../../src/import/json-records.js'
 import { type EncodedRecord, refusedLine } from '../../../src/import/refused-lines.js';
 import { cellEncoder } from '../../../src/import/values.js';
 import { isNull } from '../results/cells.js';
-import type { RefusedRow, StoredJournal } from './stored-journal.js';
+import type { PlannedFile } from '../../../src/import/import-plan.js';
+import type { FileReadOptions } from '../../../src/import/source.js';
+import type { RefusedRow } from './stored-journal.js';
 
 export interface RefusedColumn {
   readonly name: string;
@@ -15,6 +17,17 @@ export interface RefusedColumn {
 
 /** A record to send, or an error found in a cell before sending. */
 export type Corrected = { record: EncodedRecord } | { column: string; message: string };
+
+/** The records, and how they are read. */
+interface RefusedRecords {
+  readonly header: {
+    readonly plan: {
+      readonly files: readonly Pick<PlannedFile, 'path' | 'mappings'>[];
+      readonly reading: FileReadOptions;
+    };
+  };
+  readonly refused: ReadonlyMap<string, RefusedRow>;
+}
 
 export class Corrections {
   /** The text that the user typed, by the row's id and the column. */
@@ -27,7 +40,7 @@ export class Corrections {
   private readonly seen = new Set<string>();
   private known: readonly RefusedColumn[] = [];
 
-  constructor(private readonly journal: StoredJournal) {
+  constructor(private readonly journal: RefusedRecords) {
     this.mappings = journal.header.plan.files[0]?.mappings ?? [];
   }
 

@@ -18,9 +18,10 @@ import { dayAndTime } from '../parts/formats.js';
 import { oneLine } from '../results/cells.js';
 import { JsonTree } from '../results/json-tree.js';
 import { routeQuery } from '../route.js';
-import { query } from '../schema/table-details.js';
-import { hasScope } from '../session.js';
+import { currentSession, hasScope } from '../session.js';
 import { DropRecordsForm } from './drop.js';
+import { EditRecordForm } from './edit.js';
+import { Groups } from './groups.js';
 import { ReplayRecordsForm } from './replay.js';
 
 const FILTERS = ['table', 'error', 'column', 'since', 'until', 'id'] as const;
@@ -28,12 +29,7 @@ const FILTERS = ['table', 'error', 'column', 'since', 'until', 'id'] as const;
 /** Selects the records of an action, by the API's names. */
 export type Filter = Readonly<Partial<Record<(typeof FILTERS)[number], string>>>;
 
-/** What the records have to filter by. */
-type Known = [table: string, code: string | null, column: string | null];
-const KNOWN = `SELECT DISTINCT table_name, detail->>'error', detail->>'column'
-  FROM _cdp.quarantine, jsonb_array_elements(errors) AS detail LIMIT 1000`;
-
-type Action = 'replay' | 'drop';
+type Action = 'replay' | 'drop' | 'edit';
 
 export function QuarantineScreen() {
   const inUrl = routeQuery.value;
@@ -46,15 +42,21 @@ export function QuarantineScreen() {
     const { records, next } = await send<QuarantineResponse>({ method: 'GET', path });
     return { items: records, next };
   }, key);
-  const { value: known = [] } = useLoaded(() => query<Known>(KNOWN, []), '');
-  const choices = (at: 0 | 1 | 2) => known.flatMap((row) => row[at] ?? []).sort();
+  const { value: groups = [], reload: countAgain } = useLoaded(() => currentSession().client.quarantineGroups(), '');
+  const choices = (of: 'table' | 'error' | 'column') => [...new Set(groups.flatMap((group) => group[of] ?? []))].sort();
+  const changed = () => {
+    void reload();
+    void countAgain();
+  };
   const { dialog, open } = useDialog();
   const hasRecords = items !== null && items.length > 0;
   const act = (kind: Action, on: Filter) =>
     open((close) => {
-      if (kind === 'drop') return <DropRecordsForm filter={on} onClose={close} onDone={reload} />;
+      const record = kind === 'edit' ? items?.find(({ id }) => id === on.id) : undefined;
+      if (record !== undefined) return <EditRecordForm record={record} onClose={close} onDone={changed} />;
+      if (kind === 'drop') return <DropRecordsForm filter={on} onClose={close} onDone={changed} />;
       const tables = [...new Set(items?.map(({ table }) => table))];
-      return <ReplayRecordsForm filter={on} tables={tables} onClose={close} onDone={reload} />;
+      return <ReplayRecordsForm filter={on} tables={tables} onClose={close} onDone={changed} />;
     });
   const show = (record: QuarantinedRecord) =>
     open((close) => (
@@ -86,9 +88,9 @@ export function QuarantineScreen() {
       }
     >
       <Filters key={key} screen="quarantine">
-        <ChoiceFilter name="table" label="Table" choices={choices(0)} />
-        <ChoiceFilter name="error" label="Error code" choices={choices(1)} />
-        <ChoiceFilter name="column" label="Column" choices={choices(2)} />
+        <ChoiceFilter name="table" label="Table" choices={choices('table')} />
+        <ChoiceFilter name="error" label="Error code" choices={choices('error')} />
+        <ChoiceFilter name="column" label="Column" choices={choices('column')} />
         <TimeFilters />
       </Filters>
       <Alert>{error}</Alert>
@@ -101,6 +103,7 @@ export function QuarantineScreen() {
         ) : (
           <Empty title="No record matches these filters" />
         ))}
+      {hasRecords && key === '' && groups.length > 0 && <Groups groups={groups} />}
       {hasRecords && <Records records={items} onOpen={show} />}
       <More label="Load newer records" load={loadMore} />
       {dialog}
@@ -171,6 +174,9 @@ const RecordDialog = ({ record: { table, time, record, errors }, onClose, onActi
       <div class="dialog-actions">
         <button type="button" class="button is-danger" onClick={() => onAction('drop')}>
           Drop …
+        </button>
+        <button type="button" class="button" onClick={() => onAction('edit')}>
+          Correct …
         </button>
         <button type="button" class="button is-primary" onClick={() => onAction('replay')}>
           Try again …

@@ -1,17 +1,17 @@
 /** Retries records in the quarantine, on request with renamed keys or fixed values. */
 import { useSignal } from '@preact/signals';
-import type { ReplayResult } from '../../../src/client/index.js';
+import type { ReplayOptions, ReplayResult } from '../../../src/client/index.js';
 import { ActionForm } from '../parts/action-form.js';
 import { SelectField, Field } from '../parts/fields.js';
 import { Icon, IconButton } from '../parts/icon.js';
 import { counted } from '../parts/formats.js';
-import { currentSession } from '../session.js';
+import { currentSession, hasScope } from '../session.js';
 import type { Filter } from './quarantine-screen.js';
 
 interface Change {
-  readonly kind: 'rename' | 'set';
+  readonly kind: 'rename' | 'drop' | 'set' | 'from' | 'sql';
   readonly key: string;
-  /** The new name, or the value. */
+  /** The new name, the value, the other key, or the expression. */
   readonly to: string;
 }
 
@@ -34,7 +34,7 @@ export function ReplayRecordsForm({ filter, tables, onClose, onDone }: ReplayPro
       done={({ inserted, updated, refused }) =>
         `${counted(inserted + updated, 'record')} stored, ${refused} refused again`
       }
-      request={{ method: 'POST', path: '/api/cdp/quarantine/replay', body: options }}
+      request={{ method: 'POST', path: '/api/cdp/quarantine/replay', body: requestOf(options) }}
       run={() => currentSession().client.replayQuarantine(options)}
       onClose={onClose}
       onDone={onDone}
@@ -56,6 +56,13 @@ export function ReplayRecordsForm({ filter, tables, onClose, onDone }: ReplayPro
   );
 }
 
+/** The same by the API's names, to show it. */
+const requestOf = ({ setFrom, setSql, ...others }: Omit<ReplayOptions, 'signal'>) => ({
+  ...others,
+  ...(setFrom === undefined ? {} : { set_from: setFrom }),
+  ...(setSql === undefined ? {} : { set_sql: setSql }),
+});
+
 function Changes({ changes, onChange }: { changes: readonly Change[]; onChange: (next: readonly Change[]) => void }) {
   const change = (at: number, by: Partial<Change>) =>
     onChange(changes.map((each, i) => (i === at ? { ...each, ...by } : each)));
@@ -64,8 +71,8 @@ function Changes({ changes, onChange }: { changes: readonly Change[]; onChange: 
     <div class="replay-changes">
       {changes.map(({ kind, key, to }, i) => (
         <div key={i} class="replay-change">
-          {(['key', 'to'] as const).map((part) => {
-            const label = part === 'key' ? (kind === 'set' ? 'Column' : 'Key') : kind === 'set' ? 'Value' : 'New name';
+          {(kind === 'drop' ? (['key'] as const) : (['key', 'to'] as const)).map((part) => {
+            const label = LABELS[kind][part === 'key' ? 0 : 1];
             return (
               <Field key={part} label={label}>
                 <input
@@ -90,10 +97,24 @@ function Changes({ changes, onChange }: { changes: readonly Change[]; onChange: 
           <Icon name="plus" />
           Rename a key
         </button>
+        <button type="button" class="button" onClick={() => add('drop')}>
+          <Icon name="plus" />
+          Leave out a key
+        </button>
         <button type="button" class="button" onClick={() => add('set')}>
           <Icon name="plus" />
           Set a value
         </button>
+        <button type="button" class="button" onClick={() => add('from')}>
+          <Icon name="plus" />
+          Take from a key
+        </button>
+        {hasScope('sql:write') && (
+          <button type="button" class="button" onClick={() => add('sql')}>
+            <Icon name="plus" />
+            Compute by SQL
+          </button>
+        )}
       </div>
       {changes.some(({ kind }) => kind === 'set') && (
         <p class="quiet">
@@ -104,6 +125,14 @@ function Changes({ changes, onChange }: { changes: readonly Change[]; onChange: 
     </div>
   );
 }
+
+const LABELS: Readonly<Record<Change['kind'], readonly [key: string, to: string]>> = {
+  rename: ['Key', 'New name'],
+  drop: ['Key to leave out', ''],
+  set: ['Column', 'Value'],
+  from: ['Column', 'Key with its value'],
+  sql: ['Column', 'Expression over record (jsonb)'],
+};
 
 const WORDS = new Map<string, boolean | null>([
   ['null', null],
@@ -118,7 +147,16 @@ function changesOf(changes: readonly Change[]) {
   const set = named
     .filter(({ kind }) => kind === 'set')
     .map(({ key, to }) => [key, WORDS.has(to) ? WORDS.get(to) : to]);
+  const texts = (wanted: Change['kind']) =>
+    Object.fromEntries(
+      named.flatMap(({ kind, key, to }) => (kind === wanted && to !== '' ? [[key, to]] : [])),
+    ) as Record<string, string>;
+  const [setFrom, setSql] = [texts('from'), texts('sql')];
+  const drop = named.flatMap(({ kind, key }) => (kind === 'drop' ? [key] : []));
   return {
+    ...(drop.length === 0 ? {} : { drop }),
+    ...(Object.keys(setFrom).length === 0 ? {} : { setFrom }),
+    ...(Object.keys(setSql).length === 0 ? {} : { setSql }),
     ...(rename.length === 0 ? {} : { rename: Object.fromEntries(rename) as Record<string, string> }),
     ...(set.length === 0 ? {} : { set: Object.fromEntries(set) as Record<string, string | boolean | null> }),
   };

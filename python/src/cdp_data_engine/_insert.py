@@ -46,6 +46,8 @@ class InsertResult:
     updated: int = 0
     #: With ``on_conflict``.
     ignored: int = 0
+    #: With ``unchanged``.
+    unchanged: int = 0
     #: With ``on_error="quarantine"``.
     quarantined: int = 0
     #: With ``dry_run``: of all batches together.
@@ -76,6 +78,10 @@ class StoreOptions:
     on_error: Optional[str] = None
     dry_run: bool = False
     return_ids: bool = False
+    version: Optional[str] = None
+    unchanged: Optional[str] = None
+    merge_json: bool = False
+    unknown: Optional[str] = None
 
     @property
     def concurrency(self) -> int:
@@ -87,6 +93,10 @@ class StoreOptions:
             "return": "ids" if self.return_ids else None,
             "on_conflict": None if self.on_conflict is None else names(self.on_conflict),
             "resolution": self.resolution,
+            "version": self.version,
+            "unchanged": self.unchanged,
+            "merge_json": true_or_none(self.merge_json),
+            "unknown": self.unknown,
             "on_error": self.on_error,
             "dry_run": true_or_none(self.dry_run),
         }
@@ -106,6 +116,10 @@ def insert_batch(
     idempotency_key: Optional[str] = None,
     on_conflict: Optional[Names] = None,
     resolution: Optional[str] = None,
+    version: Optional[str] = None,
+    unchanged: Optional[str] = None,
+    merge_json: bool = False,
+    unknown: Optional[str] = None,
     on_error: Optional[str] = None,
     dry_run: bool = False,
     return_ids: bool = False,
@@ -116,7 +130,17 @@ def insert_batch(
 
     :returns: the response of the API: ``inserted_rows``, ``updated_rows``, ``ids``, ``impact``
     """
-    options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
+    options = StoreOptions(
+        on_conflict,
+        resolution,
+        on_error,
+        dry_run,
+        return_ids,
+        version,
+        unchanged,
+        merge_json,
+        unknown,
+    )
     check_source(records, "a list of records")
     body = body_of([record_json(record, i) for i, record in enumerate(records)])
     response: Response = yield options.request(table, body, idempotency_key)
@@ -197,6 +221,7 @@ class Insert:
         result.inserted += response.get("inserted_rows", accepted)
         result.updated += response.get("updated_rows", 0)
         result.ignored += response.get("ignored_rows", 0)
+        result.unchanged += response.get("unchanged_rows", 0)
         result.quarantined += response.get("quarantined_rows", 0)
         if "impact" in response:
             result.impact = add_impact(result.impact, response["impact"])

@@ -121,6 +121,7 @@ class TextStream:
         result.inserted = response.get("inserted_rows", accepted)
         result.updated = response.get("updated_rows", 0)
         result.ignored = response.get("ignored_rows", 0)
+        result.unchanged = response.get("unchanged_rows", 0)
         result.quarantined = response.get("quarantined_rows", 0)
         result.batches = response["chunks"]
         if self._on_progress is not None:

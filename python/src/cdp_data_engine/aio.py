@@ -91,6 +91,7 @@ class AsyncCdpClient:
     describe = asynchronous(_schema.describe)
     insert_batch = asynchronous(_insert.insert_batch)
     delete = asynchronous(ops.delete)
+    quarantine_groups = asynchronous(_quarantine.quarantine_groups)
     replay_quarantine = asynchronous(_quarantine.replay_quarantine)
     drop_quarantine = asynchronous(_quarantine.drop_quarantine)
     receipt = asynchronous(ops.receipt)
@@ -104,6 +105,10 @@ class AsyncCdpClient:
         *,
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
+        version: Optional[str] = None,
+        unchanged: Optional[str] = None,
+        merge_json: bool = False,
+        unknown: Optional[str] = None,
         on_error: Optional[str] = None,
         dry_run: bool = False,
         return_ids: bool = False,
@@ -112,7 +117,17 @@ class AsyncCdpClient:
         on_refused: Optional[OnRefused] = None,
     ) -> InsertResult:
         """See :meth:`CdpClient.insert`."""
-        options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
+        options = StoreOptions(
+            on_conflict,
+            resolution,
+            on_error,
+            dry_run,
+            return_ids,
+            version,
+            unchanged,
+            merge_json,
+            unknown,
+        )
         insert = Insert(table, options, on_progress, on_refused)
         if concurrency is None:
             concurrency = options.concurrency
@@ -130,12 +145,24 @@ class AsyncCdpClient:
         idempotency_key: Optional[str] = None,
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
+        version: Optional[str] = None,
+        unchanged: Optional[str] = None,
+        merge_json: bool = False,
+        unknown: Optional[str] = None,
         on_error: Optional[str] = None,
         on_progress: Optional[OnProgress] = None,
         on_refused: Optional[OnRefused] = None,
     ) -> InsertResult:
         """See :meth:`CdpClient.insert_stream`."""
-        options = StoreOptions(on_conflict, resolution, on_error)
+        options = StoreOptions(
+            on_conflict,
+            resolution,
+            on_error,
+            version=version,
+            unchanged=unchanged,
+            merge_json=merge_json,
+            unknown=unknown,
+        )
         if content_type is None:
             if delimiter is not None or null is not None or idempotency_key is not None:
                 raise TypeError("delimiter, null and idempotency_key are for text: content_type")

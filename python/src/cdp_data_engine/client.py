@@ -86,6 +86,7 @@ class CdpClient:
     describe = sync(_schema.describe)
     insert_batch = sync(_insert.insert_batch)
     delete = sync(ops.delete)
+    quarantine_groups = sync(_quarantine.quarantine_groups)
     replay_quarantine = sync(_quarantine.replay_quarantine)
     drop_quarantine = sync(_quarantine.drop_quarantine)
     receipt = sync(ops.receipt)
@@ -99,6 +100,10 @@ class CdpClient:
         *,
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
+        version: Optional[str] = None,
+        unchanged: Optional[str] = None,
+        merge_json: bool = False,
+        unknown: Optional[str] = None,
         on_error: Optional[str] = None,
         dry_run: bool = False,
         return_ids: bool = False,
@@ -111,14 +116,28 @@ class CdpClient:
         stores nothing twice.
 
         :param on_conflict: columns of a unique index: a record whose key a row has changes that row
-        :param resolution: ``merge`` (default), ``replace`` or ``ignore``
+        :param resolution: ``merge`` (default), ``replace``, ``ignore`` or ``newest``
+        :param version: for ``newest``: the column that says which is newer
+        :param unchanged: ``skip``: nothing is written for a row that has all the values
+        :param merge_json: an object in a JSONB column keeps the members that the record's lacks
+        :param unknown: fields that are no columns: ``ignore``, or ``into:extra`` to keep them there
         :param on_error: ``quarantine``: the service keeps bad records instead of refusing them
         :param concurrency: batches in flight; default 4, with on_conflict 1: the last of a key wins
         :param on_progress: called after each batch
         :param on_refused: called with each refused record; without it the first one ends the insert
         :raises CdpError: with ``inserted``, and ``errors[]["record"]`` counted in the whole input
         """
-        options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
+        options = StoreOptions(
+            on_conflict,
+            resolution,
+            on_error,
+            dry_run,
+            return_ids,
+            version,
+            unchanged,
+            merge_json,
+            unknown,
+        )
         insert = Insert(table, options, on_progress, on_refused)
         if concurrency is None:
             concurrency = options.concurrency
@@ -136,6 +155,10 @@ class CdpClient:
         idempotency_key: Optional[str] = None,
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
+        version: Optional[str] = None,
+        unchanged: Optional[str] = None,
+        merge_json: bool = False,
+        unknown: Optional[str] = None,
         on_error: Optional[str] = None,
         on_progress: Optional[OnProgress] = None,
         on_refused: Optional[OnRefused] = None,
@@ -156,7 +179,15 @@ class CdpClient:
         :param on_refused: called with each refused record; without it the first one ends the call
         :raises CdpError: with ``inserted``
         """
-        options = StoreOptions(on_conflict, resolution, on_error)
+        options = StoreOptions(
+            on_conflict,
+            resolution,
+            on_error,
+            version=version,
+            unchanged=unchanged,
+            merge_json=merge_json,
+            unknown=unknown,
+        )
         if content_type is None:
             if delimiter is not None or null is not None or idempotency_key is not None:
                 raise TypeError("delimiter, null and idempotency_key are for text: content_type")

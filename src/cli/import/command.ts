@@ -74,7 +74,7 @@ export function importCommand(): Command {
     .option('--refused <FILE>', 'File to write refused records to (default: FILE.refused.ndjson)')
     .option('--strict', 'Stop at the first refused record')
     .addOption(
-      new Option('--quarantine', 'Keep refused records in the service (see cdp quarantine)').conflicts([
+      new Option('--quarantine', 'Keep all refused records in the service (see cdp quarantine)').conflicts([
         ...['strict', 'refused'],
       ]),
     )
@@ -143,11 +143,14 @@ function columnTypes(value: string, before?: ReadonlyMap<string, RequestedType>)
 }
 
 function report(result: ImportResult, files: readonly string[], options: ImportOptions): ExitCode {
-  const { outcome, error, inserted, updated, ignored, refused, quarantined } = result;
+  const { outcome, error, inserted, updated, ignored, unchanged, refused, quarantined } = result;
   const { storing, storedNow, retries, refusedFile, seconds } = result;
   const { table } = options;
   const isUpsert = storing.onConflict !== undefined;
-  const others = isUpsert ? `, ${grouped(updated)} updated, ${grouped(ignored)} ignored` : '';
+  const skips = storing.unchanged !== undefined;
+  const others =
+    (isUpsert ? `, ${grouped(updated)} updated, ${grouped(ignored)} ignored` : '') +
+    (skips ? `, ${grouped(unchanged)} unchanged` : '');
   const kept = quarantined === 0 ? '' : `, ${grouped(quarantined)} quarantined`;
   const soFar = `${grouped(inserted)} rows are stored${others}, ${grouped(refused)} refused${kept}`;
   if (outcome === 'failed') {
@@ -161,7 +164,7 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
   }
   process.stdout.write(
     options.json
-      ? `${JSON.stringify({ table, inserted, ...(isUpsert ? { updated, ignored } : {}), refused, quarantined, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
+      ? `${JSON.stringify({ table, inserted, ...(isUpsert ? { updated, ignored } : {}), ...(skips ? { unchanged } : {}), refused, quarantined, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
       : `${countedRows(inserted)} ${options.dryRun ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s${speedOf(storedNow, seconds)}\n`,
   );
   if (refusedFile !== null && options.dryRun) {

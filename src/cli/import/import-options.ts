@@ -1,10 +1,10 @@
 /** The options of an import, as on the command line. */
 import type { StoreOptions } from '../../client/insert.js';
-import type { Resolution } from '../../contract/wire/batch.js';
 import type { PlanOptions } from '../../import/import-plan.js';
 import { UsageError } from '../exit.js';
+import { conflictOf, type ConflictOptions } from '../remote/remote-options.js';
 
-export interface ImportOptions extends PlanOptions {
+export interface ImportOptions extends PlanOptions, ConflictOptions {
   table: string;
   /** Create the table if it does not exist. */
   create?: boolean;
@@ -18,9 +18,6 @@ export interface ImportOptions extends PlanOptions {
   refused?: string;
   /** Fail with the first refused record. */
   strict?: boolean;
-  /** Columns of a unique index: rows with the same values in them are updated. */
-  onConflict?: readonly string[];
-  resolution?: Resolution;
   /** Keep refused records in the service. */
   quarantine?: boolean;
   /** Roll everything back. */
@@ -30,19 +27,31 @@ export interface ImportOptions extends PlanOptions {
 }
 
 /** The options for storing records. The journal keeps them: a repeated stream must be the same request. */
-export const storingOf = ({ onConflict, resolution, quarantine, dryRun }: ImportOptions): StoreOptions => ({
-  ...(onConflict === undefined ? {} : { onConflict }),
-  ...(resolution === undefined ? {} : { resolution }),
+export const storingOf = ({ quarantine, dryRun, ...conflict }: ImportOptions): StoreOptions => ({
+  ...conflictOf(conflict),
   ...(quarantine === undefined ? {} : { onError: 'quarantine' }),
   ...(dryRun === undefined ? {} : { dryRun: true }),
 });
 
-const FLAGS = { onConflict: '--on-conflict', resolution: '--resolution', onError: '--quarantine' } as const;
+const FLAGS = {
+  onConflict: '--on-conflict',
+  resolution: '--resolution',
+  version: '--version-column',
+  unchanged: '--skip-unchanged',
+  mergeJson: '--merge-json',
+  unknown: '--unknown',
+  onError: '--quarantine',
+} as const;
+
+/** Those that take no value. */
+const SWITCHES: ReadonlySet<string> = new Set(['unchanged', 'mergeJson', 'onError']);
+
+const NAMES = Object.keys(FLAGS) as (keyof typeof FLAGS)[];
 
 /** @throws UsageError if an option differs from when the import was started; an omitted one stays as it was */
 export function requireSameStoring(options: ImportOptions, earlier: StoreOptions): void {
   const storing = storingOf(options);
-  for (const name of ['onConflict', 'resolution', 'onError'] as const) {
+  for (const name of NAMES) {
     if (storing[name] === undefined || String(storing[name]) === String(earlier[name])) continue;
     const before = earlier[name] === undefined ? 'without it' : `with ${[earlier[name]].flat().join(',')}`;
     throw new UsageError(
@@ -53,8 +62,9 @@ export function requireSameStoring(options: ImportOptions, earlier: StoreOptions
 }
 
 /** StoreOptions as options on the command line. */
-export const storingFlags = ({ onConflict, resolution, onError }: StoreOptions): string[] => [
-  ...(onConflict === undefined ? [] : [FLAGS.onConflict, [onConflict].flat().join(',')]),
-  ...(resolution === undefined ? [] : [FLAGS.resolution, resolution]),
-  ...(onError === undefined ? [] : [FLAGS.onError]),
-];
+export const storingFlags = (storing: StoreOptions): string[] =>
+  NAMES.flatMap((name) => {
+    const value = storing[name];
+    if (value === undefined) return [];
+    return SWITCHES.has(name) ? [FLAGS[name]] : [FLAGS[name], [value].flat().join(',')];
+  });

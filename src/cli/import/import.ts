@@ -203,7 +203,7 @@ async function addMissing(client: CdpClient, table: Table, plan: ImportPlan, add
       );
     throw new UsageError(
       `The table "${table.name}" has no ${names.length === 1 ? 'column' : 'columns'} ${names.join(', ')}`,
-      `Add with --add-columns, leave out with --skip ${names.join(',')}, or rename: --rename Field=column`,
+      `Add with --add-columns, leave out with --skip ${names.join(',')} or --unknown ignore, keep in a JSONB column with --unknown into:COLUMN, or rename: --rename Field=column`,
     );
   }
   for (const column of missing) await client.addColumn(table.name, column);

@@ -15,7 +15,7 @@ import type { ImportPlan } from '../../import/import-plan.js';
 import { importFile } from './open-source.js';
 import { RefusedFile } from './refused-file.js';
 import { messageIn } from '../../import/refused-lines.js';
-import { RecordSender, type RefusedRecord } from '../../import/record-sender.js';
+import { asRefused, RecordSender, type RefusedRecord } from '../../import/record-sender.js';
 import type { Source } from '../../import/source.js';
 
 interface Ended {
@@ -28,6 +28,7 @@ export interface ImportResult extends Ended {
   inserted: number;
   updated: number;
   ignored: number;
+  unchanged: number;
   refused: number;
   /** Records that the service keeps. */
   quarantined: number;
@@ -165,17 +166,18 @@ async function tryRecords(
       for (const each of group) {
         if (stop.aborted) return;
         const { problem } = each.record;
-        if (problem === undefined) yield new Line(each);
+        if (storing.onError !== undefined) yield new Line(asRefused(each));
+        else if (problem === undefined) yield new Line(each);
         else refuse(each, [problem]);
       }
     }
   };
-  const { inserted, updated, ignored, quarantined } = await client.insert(table, lines(), {
+  const { inserted, updated, ignored, unchanged, quarantined } = await client.insert(table, lines(), {
     ...storing,
     ...(storing.onError === undefined ? { onRefused: ({ record, errors }) => refuse(record.of, errors) } : {}),
   });
-  const counts = { inserted, updated: updated ?? 0, ignored: ignored ?? 0, quarantined: quarantined ?? 0 };
-  journal.add({ done: 0, next: 0, ...counts });
+  const ofUpsert = { updated: updated ?? 0, ignored: ignored ?? 0, unchanged: unchanged ?? 0 };
+  journal.add({ done: 0, next: 0, inserted, ...ofUpsert, quarantined: quarantined ?? 0 });
   return !stop.aborted;
 }
 

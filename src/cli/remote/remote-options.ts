@@ -1,6 +1,7 @@
 /** Options of several commands, and the parsing of their values. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { RESOLUTIONS } from '../../contract/wire/batch.js';
+import type { StoreOptions } from '../../client/insert.js';
+import { type Resolution, RESOLUTIONS } from '../../contract/wire/batch.js';
 import { UsageError } from '../exit.js';
 import { ENVIRONMENT } from './profiles.js';
 
@@ -25,16 +26,70 @@ export const numbersOption = (): Option =>
     'How to write bigint and numeric values in JSON: all as strings, or all as numbers (default: as numbers up to 2^53-1)',
   ).choices(['string', 'raw']);
 
-/** The options of an import and a replay for rows that already exist. */
+/** The options of an import and a replay for rows that already exist, and for fields that are no columns. */
 export const conflictOptions = (command: Command): Command =>
   command
     .option('--on-conflict <COLUMNS>', 'Update rows that have the same values in these columns: a,b', list)
-    .addOption(new Option('--resolution <HOW>', 'How to update them (default: merge)').choices([...RESOLUTIONS]));
+    .addOption(new Option('--resolution <HOW>', 'How to update them (default: merge)').choices([...RESOLUTIONS]))
+    .option('--version-column <COLUMN>', 'With --resolution newest: the column that says which is newer')
+    .option('--skip-unchanged', 'Write nothing for rows that are equal already')
+    .option('--merge-json', 'Merge JSON objects into those of the row')
+    .option('--unknown <HOW>', 'Fields that are no columns: ignore, or into:COLUMN for a JSONB column', unknownFields);
 
-/** @throws UsageError if --resolution is given without --on-conflict */
-export function requireKeyOf({ onConflict, resolution }: { onConflict?: unknown; resolution?: unknown }): void {
-  if (resolution !== undefined && onConflict === undefined)
-    throw new UsageError('--resolution needs --on-conflict', 'Name the columns of a unique index: --on-conflict email');
+export interface ConflictOptions {
+  onConflict?: readonly string[];
+  resolution?: Resolution;
+  versionColumn?: string;
+  skipUnchanged?: boolean;
+  mergeJson?: boolean;
+  unknown?: UnknownFields;
+}
+
+type UnknownFields = NonNullable<StoreOptions['unknown']>;
+
+function unknownFields(value: string): UnknownFields {
+  if (value === 'ignore' || /^into:./.test(value)) return value as UnknownFields;
+  throw new InvalidArgumentError('Expected "ignore", or "into:" and the name of a column.');
+}
+
+/** The same as options of the client. */
+export const conflictOf = ({
+  onConflict,
+  resolution,
+  versionColumn,
+  skipUnchanged,
+  mergeJson,
+  unknown,
+}: ConflictOptions) => ({
+  ...(onConflict === undefined ? {} : { onConflict }),
+  ...(resolution === undefined ? {} : { resolution }),
+  ...(versionColumn === undefined ? {} : { version: versionColumn }),
+  ...(skipUnchanged ? { unchanged: 'skip' as const } : {}),
+  ...(mergeJson ? { mergeJson: true as const } : {}),
+  ...(unknown === undefined ? {} : { unknown }),
+});
+
+const NEEDS_KEY = {
+  resolution: '--resolution',
+  versionColumn: '--version-column',
+  skipUnchanged: '--skip-unchanged',
+  mergeJson: '--merge-json',
+} as const;
+
+/** @throws UsageError if an option for existing rows is given without --on-conflict, or a version without newest */
+export function requireKeyOf(options: ConflictOptions): void {
+  const names = ['resolution', 'versionColumn', 'skipUnchanged', 'mergeJson'] as const;
+  const given = names.find((name) => options[name] !== undefined);
+  if (given !== undefined && options.onConflict === undefined)
+    throw new UsageError(
+      `${NEEDS_KEY[given]} needs --on-conflict`,
+      'Name the columns of a unique index: --on-conflict email',
+    );
+  if ((options.resolution === 'newest') !== (options.versionColumn !== undefined))
+    throw new UsageError(
+      '--resolution newest and --version-column need each other',
+      'Name the column that says which is newer: --resolution newest --version-column updated_at',
+    );
 }
 
 export const list = (value: string): string[] => value.split(',').map((each) => each.trim());

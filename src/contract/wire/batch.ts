@@ -1,6 +1,6 @@
 /** The batch insert on the wire (contract C8). */
 import { LIMITS } from '../limits.js';
-import { BYTE_OFFSET } from '../patterns.js';
+import { BYTE_OFFSET, UNKNOWN_FIELDS } from '../patterns.js';
 import { ErrorDetail } from './failure.js';
 import { dryRunFields } from './dry-run.js';
 import { STRICT, type Static, Type } from '../schema.js';
@@ -24,8 +24,17 @@ export const CsvBody = Type.String({
 export const TsvBody = Type.String({ description: 'As text/csv, with tabs between the values.' });
 
 /** What happens to an existing row that has the key of a record. */
-export const RESOLUTIONS = ['merge', 'replace', 'ignore'] as const;
+export const RESOLUTIONS = ['merge', 'replace', 'ignore', 'newest'] as const;
 export type Resolution = (typeof RESOLUTIONS)[number];
+
+/** `ignore`, or `into:` and the name of a column. */
+export const unknownFields = () =>
+  Type.String({
+    pattern: UNKNOWN_FIELDS,
+    description:
+      'What becomes of fields that the table has no columns for: `ignore` leaves them out, `into:COLUMN` keeps them as an object in ' +
+      'a JSONB column. Default: the record is refused.',
+  });
 
 export const BatchQuery = Type.Object(
   {
@@ -63,7 +72,23 @@ export const BatchQuery = Type.Object(
       Type.Enum(RESOLUTIONS, {
         description:
           'What happens to an existing row with the same key. `merge` (default): the columns in the record replace ' +
-          "the row's. `replace`: columns that the record omits also take their defaults. `ignore`: the row stays as it is.",
+          "the row's. `replace`: columns that the record omits also take their defaults. `ignore`: the row stays as it is. " +
+          '`newest`: as `merge`, if the record has a larger `version`; otherwise the row stays as it is.',
+      }),
+    ),
+    unknown: Type.Optional(unknownFields()),
+    version: Type.Optional(
+      Type.String({ minLength: 1, description: 'For `resolution=newest`: the column that says which is newer.' }),
+    ),
+    unchanged: Type.Optional(
+      Type.Literal('skip', {
+        description: 'With `on_conflict`: write nothing for a row that has all the values of its record.',
+      }),
+    ),
+    merge_json: Type.Optional(
+      Type.Literal('true', {
+        description:
+          'With `on_conflict`: an object in a JSONB column keeps the members that the object in the record lacks.',
       }),
     ),
   },
@@ -76,6 +101,7 @@ export const BatchResponse = Type.Object({
   inserted_rows: Type.Integer(),
   updated_rows: Type.Optional(Type.Integer({ description: 'Present with `on_conflict`.' })),
   ignored_rows: Type.Optional(Type.Integer({ description: 'Present with `on_conflict`.' })),
+  unchanged_rows: Type.Optional(Type.Integer({ description: 'Present with `unchanged=skip`.' })),
   quarantined_rows: Type.Optional(Type.Integer({ description: 'Present with `on_error=quarantine`.' })),
   errors: Type.Optional(
     Type.Array(ErrorDetail, {

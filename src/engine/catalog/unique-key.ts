@@ -2,7 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
 import type { QueryRunner } from '../../db/query-runner.js';
-import { type Row, sql, type Statement } from '../../pg/index.js';
+import { ident, PostgresError, type Row, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { Table } from './catalog.js';
 import { requireColumns } from './find-table.js';
 
@@ -39,6 +39,23 @@ export async function findKey(
   throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no unique index on ${list}`, {
     hint: `POST /api/cdp/schema/table/${table.name}/index ${JSON.stringify({ columns, unique: true })} creates one.`,
   });
+}
+
+/**
+ * The values of the column can be compared. Ends the transaction if they cannot.
+ * @throws EngineError unknown_column, invalid_request
+ */
+export async function requireOrder(db: QueryRunner, table: Table, parameter: string, name: string): Promise<void> {
+  requireColumns(table, [name], parameter);
+  const column = ident(name);
+  try {
+    await db.query(sql`SELECT t.${column} > t.${column} FROM ${ident(table.schema, table.name)} AS t LIMIT 0`);
+  } catch (error) {
+    if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.UNDEFINED_FUNCTION)) throw error;
+    const { displayType = '' } = table.columns.find((one) => one.name === name) ?? {};
+    const message = `${parameter}: values of ${displayType} have no order, so column ${quoted(name)} cannot say which is newer`;
+    throw new EngineError('invalid_request', message, { cause: error });
+  }
 }
 
 /** For {@link readUniqueKey}. An index that is partial, deferrable or on an expression does not count. */

@@ -5,7 +5,8 @@ import type { BatchResponse } from '../../contract/wire/batch.js';
 import type { IdempotencyKey, Replayable } from '../../db/idempotency.js';
 import type { Project } from '../../db/project.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
-import type { StoredCounts, UpsertRule } from './upsert.js';
+import type { UnknownRule } from './unknown-fields.js';
+import { countsOfLeft, type StoredCounts, type UpsertRule } from './upsert.js';
 
 /** The records of a request, read in one of two ways. */
 export interface RecordsBody {
@@ -29,6 +30,8 @@ export interface BatchRequest {
   readonly key: IdempotencyKey | null;
   /** What to do with a row that has the key of a record; null: refuse the record. */
   readonly upsert: UpsertRule | null;
+  /** What becomes of fields that are no columns; undefined: their record is refused. */
+  readonly unknown?: UnknownRule | undefined;
   /** How long refused records are kept. */
   readonly quarantineDays: number;
   readonly throttle: EventLoopThrottle;
@@ -47,10 +50,20 @@ export function insertResponse(count: number, ids?: string[]): BatchResponse {
   return { success: true, inserted_rows: count, message, ...(ids !== undefined && { ids }) };
 }
 
-/** @param records of the batch; those that neither inserted nor updated a row were ignored */
-export function upsertResponse(records: number, { inserted, updated }: StoredCounts, ids?: string[]): BatchResponse {
-  const ignored = records - inserted - updated;
-  const message = `${counted(inserted, 'record')} inserted, ${updated} updated, ${ignored} ignored`;
-  const counts = { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored };
-  return { success: true, ...counts, message, ...(ids !== undefined && { ids }) };
+/** @param records of the batch; those that neither inserted nor updated a row were ignored, or unchanged */
+export function upsertResponse(
+  rule: UpsertRule,
+  records: number,
+  { inserted, updated }: StoredCounts,
+  ids?: string[],
+): BatchResponse {
+  const left = countsOfLeft(rule, records - inserted - updated);
+  const counts = { inserted_rows: inserted, updated_rows: updated, ...left };
+  return { success: true, ...counts, message: upsertMessage(counts), ...(ids !== undefined && { ids }) };
 }
+
+type UpsertCounts = Pick<BatchResponse, 'inserted_rows' | 'updated_rows' | 'ignored_rows' | 'unchanged_rows'>;
+
+export const upsertMessage = ({ inserted_rows, updated_rows = 0, ignored_rows = 0, unchanged_rows }: UpsertCounts) =>
+  `${counted(inserted_rows, 'record')} inserted, ${updated_rows} updated, ${ignored_rows} ignored` +
+  (unchanged_rows === undefined ? '' : `, ${unchanged_rows} unchanged`);

@@ -49,7 +49,7 @@ export async function deleteRecords(
 /** @throws EngineError naming every record that has columns outside the key, or lacks a value for one of the key */
 function* readKeys(batch: RecordBatch, table: Table, { columns }: UniqueKey): Steps<RecordCells[]> {
   const { errors } = batch;
-  const rows = yield* checkRecords(batch, table, false);
+  const rows = yield* checkRecords(batch, table, { throws: false });
   for (const [record, row] of rows.entries()) {
     for (const [index, { name: column }] of table.columns.entries()) {
       const belongsToKey = columns.includes(index);

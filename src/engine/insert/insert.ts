@@ -26,6 +26,7 @@ import {
 } from './batch.js';
 import { type NotStored, resetIfCodeRuns, endByStoring, storingStatements, whyNotStored } from './store-rows.js';
 import type { CachedTable, TableCache } from './table-cache.js';
+import { fitsTable, unknownKeys } from './unknown-fields.js';
 import { countStored, fastUpsert, type UpsertRule } from './upsert.js';
 
 /** A table whose schema keeps changing goes to the checked path, which locks it first. */
@@ -68,7 +69,7 @@ async function insertFast(request: InsertRequest): Promise<Inserted | null> {
   const { project, tableCache, throttle, body, upsert } = request;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     const cached = await cachedTable(request);
-    if (cached === null) return null;
+    if (cached === null || !fitsTable(request.unknown, cached.table)) return null;
     const encoder = upsert === null ? cached.encoder : cached.upsertEncoder;
     const encoded = await throttle.run(project.id, () => (encoder === null ? null : body.encode(encoder)));
     if (encoded === null) return null;
@@ -138,7 +139,7 @@ async function storeByUpsert(
   if (statement === null) return 'refused';
   const resultOf = ([result]: readonly Result[]): Inserted => {
     const [inserted = 0, stored = 0] = (result?.rows[0] ?? []).map(Number);
-    const response = upsertResponse(encoded.recordCount, { inserted, updated: stored - inserted });
+    const response = upsertResponse(upsert, encoded.recordCount, { inserted, updated: stored - inserted });
     return { response, replayed: false };
   };
   if (key === null) {
@@ -211,8 +212,9 @@ async function checkAndStore(
   tableCache.remember(project.cacheKey, table);
   resetIfCodeRuns(db, table, upsert !== null);
   if (returnIds) requireIds(table);
+  const unknown = unknownKeys(request.unknown, table);
   const insertsFor = await storingStatements(db, table, upsert, { returnIds, oneByOne, distributesTables });
-  const rows = await throttle.runSteps(project.id, checkRecords(batch, table));
+  const rows = await throttle.runSteps(project.id, checkRecords(batch, table, { unknown }));
   const inserts = throttle.charge(project.id, () => insertsFor(rows));
   const statements = inserts.map(({ statement }) => statement);
   // A trigger or rule may skip records, so the number of stored rows is known only after the INSERTs.
@@ -242,7 +244,7 @@ function countedResponse(
 ): BatchResponse {
   const ids = returnIds ? idsInOrder(inserts, results, records) : undefined;
   if (upsert === null) return insertResponse(rowsStored(results), ids);
-  return upsertResponse(records, countStored(results), ids);
+  return upsertResponse(upsert, records, countStored(results), ids);
 }
 
 /**

@@ -11,11 +11,11 @@ import type { QueryRunner } from '../../db/query-runner.js';
 import type { Table } from '../catalog/catalog.js';
 import { lockToWrite } from '../catalog/find-table.js';
 import type { Project } from '../../db/project.js';
-import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { rowsStored } from './insert-statement.js';
 import { quarantineRecords } from './quarantine.js';
 import { quarantinedDetail, recordErrorCode, storeWhatFits } from './refused-records.js';
 import { type BatchRequest, type Inserted, insertResponse, rowsChanged, upsertResponse } from './batch.js';
+import { unknownKeys } from './unknown-fields.js';
 import { resetIfCodeRuns, storingStatements } from './store-rows.js';
 import { countStored, type StoredCounts, type UpsertRule } from './upsert.js';
 
@@ -27,8 +27,8 @@ export async function insertPartially(request: BatchRequest): Promise<Inserted> 
   return project.write({ signal, underKey }, async (db) => {
     const table = await lockToWrite(db, project.schema, tableName);
     resetIfCodeRuns(db, table, upsert !== null);
-    const outcome = await storePartially(db, project, table, batch, upsert, throttle);
-    const response = partialResponse(batch.records.length, outcome, upsert !== null);
+    const outcome = await storePartially(db, project, table, batch, request);
+    const response = partialResponse(batch.records.length, outcome, upsert);
     const steps = quarantineRecords(
       project,
       tableName,
@@ -59,12 +59,12 @@ export async function storePartially(
   { id, role, distributesTables, dryRun, schema }: Project,
   table: Table,
   batch: RecordBatch,
-  upsert: UpsertRule | null,
-  throttle: EventLoopThrottle,
+  { upsert, unknown, throttle }: Pick<BatchRequest, 'upsert' | 'unknown' | 'throttle'>,
 ): Promise<PartiallyStored> {
+  const keys = unknownKeys(unknown, table);
   const options = { returnIds: false, oneByOne: false, distributesTables };
   const insertsFor = await storingStatements(db, table, upsert, options);
-  const rows = await throttle.runSteps(id, checkRecords(batch, table, false));
+  const rows = await throttle.runSteps(id, checkRecords(batch, table, { throws: false, unknown: keys }));
   const errors = new Map<number, readonly ErrorDetail[]>();
   let errorCount = 0;
   for (const record of rows.keys()) {
@@ -97,9 +97,10 @@ export async function storePartially(
 function partialResponse(
   records: number,
   { stored, refused, errorCount }: PartiallyStored,
-  isUpsert: boolean,
+  upsert: UpsertRule | null,
 ): BatchResponse {
-  const response = isUpsert ? upsertResponse(records - refused.size, stored) : insertResponse(stored.inserted);
+  const response =
+    upsert === null ? insertResponse(stored.inserted) : upsertResponse(upsert, records - refused.size, stored);
   if (refused.size === 0) return { ...response, quarantined_rows: 0 };
   const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);
   const message = `${response.message}, ${refused.size} quarantined`;

@@ -1,6 +1,12 @@
 /** The quarantine of a project: refused records with their errors, kept until they expire. */
 import type { ErrorDetail } from '../../contract/errors.js';
-import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
+import { LIMITS } from '../../contract/limits.js';
+import type {
+  DropQuarantineQuery,
+  QuarantinedRecord,
+  QuarantineGroup,
+  QuarantineQuery,
+} from '../../contract/wire/quarantine.js';
 import type { Steps } from '../../codec/index.js';
 import { type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import type { Project } from '../../db/project.js';
@@ -110,6 +116,33 @@ export function listQuarantine(
   const isReadable = asReader || project.role !== null ? mayRead(project, sql`table_name`) : sql`true`;
   const page = selectPage(filter, limit, days, isReadable);
   return project.read({ connection: 'write-unless-fenced', signal }, async (db) => readPage(await db.query(page)));
+}
+
+/** Maximum number of groups in a response. */
+const MAX_GROUPS = 1_000;
+
+/** How many records have which error in which column; the largest groups first. */
+export async function groupQuarantine(
+  project: Project,
+  filter: QuarantineFilter,
+  { days, asReader, signal }: Omit<ListOptions, 'limit'>,
+): Promise<QuarantineGroup[]> {
+  const isReadable = asReader || project.role !== null ? mayRead(project, sql`table_name`) : sql`true`;
+  const time = (at: Fragment) => sql`pg_catalog.to_char(${at} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+  const groups = sql`
+    SELECT table_name, detail ->> 'error', detail ->> 'column', (detail -> 'columns')::pg_catalog.text,
+      pg_catalog.count(DISTINCT id) AS records,
+      (pg_catalog.array_agg(pg_catalog.left(detail ->> 'message', ${LIMITS.commentCharacters}) ORDER BY id))[1],
+      ${time(sql`pg_catalog.min(quarantined_at)`)}, ${time(sql`pg_catalog.max(quarantined_at)`)}
+    FROM _cdp.quarantine CROSS JOIN LATERAL pg_catalog.jsonb_array_elements(errors) AS detail
+    WHERE ${isUnexpired(days)} AND ${conditions(filter)} AND ${isReadable}
+    GROUP BY 1, 2, 3, 4 ORDER BY records DESC, 1, 2, 3, 4 LIMIT ${MAX_GROUPS}`;
+  const rows = await project.read({ connection: 'write-unless-fenced', signal }, (db) => db.query(groups));
+  return rows.map(([table, error, column, columns, count, message, oldest, newest]) => ({
+    ...{ table: table ?? '', error: error ?? '', column: column ?? null },
+    ...(columns == null ? {} : { columns: JSON.parse(columns) as string[] }),
+    ...{ count: Number(count), message: message ?? '', oldest: oldest ?? '', newest: newest ?? '' },
+  }));
 }
 
 /** A condition: the reader of the project, or the role as which the request acts, may read every row of the table. */

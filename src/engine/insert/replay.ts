@@ -2,18 +2,18 @@
  * Retries quarantined records, and stores each at most once: a stored record leaves the quarantine in the same
  * transaction.
  */
-import { readRecords, type RecordBatch, type Steps } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { ReplayBody, ReplayResponse } from '../../contract/wire/quarantine.js';
 import { sql } from '../../pg/index.js';
 import { storePartially } from './partial-insert.js';
-import type { UpsertRule } from './upsert.js';
+import { countsOfLeft, type UpsertRule } from './upsert.js';
 import type { Project } from '../../db/project.js';
 import { planCommit } from '../../db/transaction.js';
 import type { QueryRunner } from '../../db/query-runner.js';
 import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
-import { lockToWrite, requireColumns } from '../catalog/find-table.js';
+import { areNone, type Corrections, correctedRecords, evaluated, requirePossible } from './corrections.js';
+import { lockToWrite } from '../catalog/find-table.js';
 import {
   lockPage,
   mayRead,
@@ -24,13 +24,14 @@ import {
   updateErrors,
   withoutNumber,
 } from './quarantine.js';
+import { unknownKeys, type UnknownRule } from './unknown-fields.js';
 import { resetIfCodeRuns } from './store-rows.js';
 import type { ProjectRole } from '../../tenancy/placement.js';
 
 interface ReplayOptions {
-  /** JSON values by column name. */
-  set: ReadonlyMap<string, string>;
+  corrections: Corrections;
   upsert: UpsertRule | null;
+  unknown: UnknownRule | undefined;
   quarantineDays: number;
   /** Who sees the errors, which quote values of the records; null: nobody. */
   errorsFor: ProjectRole | null;
@@ -44,25 +45,28 @@ interface ReplayOptions {
  */
 export async function replay(
   project: Project,
-  { table: tableName, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
-  { set, upsert, quarantineDays, errorsFor, throttle, signal }: ReplayOptions,
+  { table: tableName, ...filter }: Pick<ReplayBody, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>,
+  { corrections, upsert, unknown, quarantineDays, errorsFor, throttle, signal }: ReplayOptions,
 ): Promise<ReplayResponse> {
+  const { set } = corrections;
   const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
   const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
   const { response } = await project.write({ signal }, async (db) => {
     const table = await lockToWrite(db, project.schema, tableName);
-    requireColumns(table, [...Object.values(rename), ...set.keys()]);
+    requirePossible(corrections, table);
+    unknownKeys(unknown, table);
     resetIfCodeRuns(db, table, upsert !== null);
     const rows = await db.query(lockPage({ ...filter, table: tableName }, fitting, quarantineDays));
     const { records, next } = readPage(rows);
     if (records.length === 0) {
-      const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null);
+      const nothing = replayResponse([], { inserted: 0, updated: 0 }, 0, null, upsert);
       return planCommit(nothing, [purgeExpired(quarantineDays)]);
     }
 
     const texts = records.map(({ record }) => record);
-    const batch = await throttle.runSteps(project.id, changedRecords(texts, rename, { names: set, text: added }));
-    const { stored, refused } = await storePartially(db, project, table, batch, upsert, throttle);
+    const values = await evaluated(db, corrections, corrections.record === null ? texts : [corrections.record]);
+    const batch = await throttle.runSteps(project.id, correctedRecords(texts, corrections, values));
+    const { stored, refused } = await storePartially(db, project, table, batch, { upsert, unknown, throttle });
 
     const idOf = (record: number) => records[record]?.id ?? '';
     const stillRefused = [...refused].map(([record, errors]) => ({
@@ -71,14 +75,14 @@ export async function replay(
     }));
     const storedIds = records.filter((_, record) => !refused.has(record)).map(({ id }) => id);
     // Errors found with other names or values are not errors of the stored record.
-    const isTrial = Object.keys(rename).length > 0 || set.size > 0;
+    const isTrial = !areNone(corrections);
     const changes = [
       purgeExpired(quarantineDays),
       deleteQuarantined(storedIds),
       ...(isTrial ? [] : stillRefused.map(({ id, errors }) => updateErrors(id, errors))),
     ];
     const isSeen = errorsFor === 'writer' || (errorsFor === 'reader' && (await readerMayRead(db, project, tableName)));
-    const response = replayResponse(stillRefused, stored, storedIds.length, next);
+    const response = replayResponse(stillRefused, stored, storedIds.length, next, upsert);
     return planCommit(isSeen ? response : { ...response, errors: [] }, changes);
   });
   return response;
@@ -89,50 +93,20 @@ async function readerMayRead(db: QueryRunner, project: Project, tableName: strin
   return row?.[0] === 't';
 }
 
-function* changedRecords(texts: readonly string[], rename: Rename, added: Added): Steps<RecordBatch> {
-  const sent = yield* readAgain(texts);
-  const made: string[] = [];
-  for (const record of sent.records.keys()) {
-    made.push(withChanges(sent, record, rename, added));
-    yield;
-  }
-  return yield* readAgain(made);
-}
-
-const readAgain = (texts: readonly string[]): Steps<RecordBatch> =>
-  readRecords(Buffer.from(`[${texts.join(',')}]`), { apart: true, isLimited: false });
-
-type Rename = Readonly<Record<string, string>>;
-
-/** The fields of `set`: their names, and all of them as JSON. */
-interface Added {
-  readonly names: ReadonlyMap<string, unknown>;
-  readonly text: string;
-}
-
-/** A record with renamed columns and replaced values. Anything but an object stays as it is. */
-function withChanges({ membersOf, textOf }: RecordBatch, record: number, rename: Rename, added: Added): string {
-  const text = textOf(record);
-  if (!text.startsWith('{')) return text;
-  const members = membersOf(record)
-    .map(([key, json]) => [Object.hasOwn(rename, key) ? (rename[key] ?? key) : key, json] as const)
-    .filter(([key]) => !added.names.has(key))
-    .map(([key, json]) => `${JSON.stringify(key)}:${json}`);
-  return `{${[...members, ...(added.text === '' ? [] : [added.text])].join(',')}}`;
-}
-
 function replayResponse(
   stillRefused: ReplayResponse['errors'],
   { inserted, updated }: { inserted: number; updated: number },
   storedCount: number,
   next: string | null,
+  upsert: UpsertRule | null,
 ): ReplayResponse {
+  const left = storedCount - inserted - updated;
   return {
     success: true,
     message: `${counted(storedCount, 'record')} left the quarantine, ${stillRefused.length} refused again`,
     inserted_rows: inserted,
     updated_rows: updated,
-    ignored_rows: storedCount - inserted - updated,
+    ...(upsert === null ? { ignored_rows: left } : countsOfLeft(upsert, left)),
     refused_rows: stillRefused.length,
     errors: stillRefused.slice(0, LIMITS.errorsListed),
     next,

@@ -5,7 +5,7 @@ import type { QueryRunner } from '../../db/query-runner.js';
 import { type PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
 import { codeOf } from '../../tenancy/postgres-errors.js';
 import type { Table } from '../catalog/catalog.js';
-import { findKey } from '../catalog/unique-key.js';
+import { findKey, requireOrder } from '../catalog/unique-key.js';
 import { type BatchInsert, insertStatements } from './insert-statement.js';
 import { NO_RECORDS_FAULT } from './refused-records.js';
 import { type UpsertRule, upsertStatements, type StatementOptions } from './upsert.js';
@@ -22,8 +22,9 @@ export async function storingStatements(
 ): Promise<(rows: readonly RecordCells[]) => BatchInsert[]> {
   if (upsert === null) return (rows) => insertStatements(table, rows, { returnIds, distributesTables });
   const key = await findKey(db, table, 'on_conflict', upsert.columns);
+  if (upsert.version !== undefined) await requireOrder(db, table, 'version', upsert.version);
   const options = { returnIds, oneByOne: oneByOne || (returnIds && distributesTables), distributesTables };
-  return (rows) => upsertStatements(table, rows, key, upsert.resolution, options);
+  return (rows) => upsertStatements(table, rows, key, upsert, options);
 }
 
 /** Why nothing was stored: Postgres refused the rows, or they were encoded for an earlier schema. */

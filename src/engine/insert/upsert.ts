@@ -13,7 +13,17 @@ export interface UpsertRule {
   /** The columns of a unique index. */
   readonly columns: readonly string[];
   readonly resolution: Resolution;
+  /** For `newest`: the column whose larger value wins. */
+  readonly version?: string;
+  /** Nothing is written for a row that has all the values of its record. */
+  readonly skipsUnchanged?: true;
+  /** An object in a JSONB column keeps the members that the record's object lacks. */
+  readonly mergesJson?: true;
 }
+
+/** A row may stay as it is. */
+const leavesRows = ({ resolution, skipsUnchanged }: UpsertRule): boolean =>
+  resolution === 'ignore' || resolution === 'newest' || skipsUnchanged === true;
 
 export interface StatementOptions {
   readonly returnIds: boolean;
@@ -31,14 +41,14 @@ export function upsertStatements(
   table: Table,
   rows: readonly RecordCells[],
   key: UniqueKey,
-  resolution: Resolution,
+  rule: UpsertRule,
   { returnIds, oneByOne, distributesTables }: StatementOptions,
 ): BatchInsert[] {
-  const findsIgnored = returnIds && resolution === 'ignore';
-  return groups(rows, table, key, resolution, oneByOne || findsIgnored).flatMap((records) => {
+  const findsIgnored = returnIds && leavesRows(rule);
+  return groups(rows, table, key, rule.resolution, oneByOne || findsIgnored).flatMap((records) => {
     const group = records.map((record) => rows[record] as RecordCells);
     const insert = {
-      statement: checkedUpsert(table, group, key, resolution, { returnIds, distributesTables }),
+      statement: checkedUpsert(table, group, key, rule, { returnIds, distributesTables }),
       records,
     };
     const [row = []] = group;
@@ -97,19 +107,19 @@ function checkedUpsert(
   table: Table,
   rows: readonly RecordCells[],
   key: UniqueKey,
-  resolution: Resolution,
+  rule: UpsertRule,
   { returnIds, distributesTables }: Pick<StatementOptions, 'returnIds' | 'distributesTables'>,
 ): Statement {
   const columns = givenColumns(table, rows);
   const { source, stored } = distributesTables
     ? { source: sourceRows(table, columns, rows), stored: [] }
-    : passingConstraints(table, columns, rows, key, resolution);
+    : passingConstraints(table, columns, rows, key, rule);
   const names = [...columns, ...stored].map((index) => columnName(table, index));
   const into = names.length === 0 ? sql`` : sql` (${join(names)})`;
   const target = sql`${ident(table.schema, table.name)} AS stored`;
   const isNew = key.isPartitioned ? wasNotThere(table, key) : IS_NEW;
   const returning = returnIds ? sql`${isNew}, stored.${ident('id')}` : isNew;
-  return sql`INSERT INTO ${target}${into} ${source} ${onConflict(table, columns, key, resolution)} RETURNING ${returning}`;
+  return sql`INSERT INTO ${target}${into} ${source} ${onConflict(table, columns, key, rule)} RETURNING ${returning}`;
 }
 
 /**
@@ -123,9 +133,10 @@ function passingConstraints(
   columns: readonly number[],
   rows: readonly RecordCells[],
   key: UniqueKey,
-  resolution: Resolution,
+  rule: UpsertRule,
 ): { source: Fragment; stored: number[] } {
-  const source = sourceRows(table, columns, rows);
+  const { resolution } = rule;
+  const source = withoutUnchanged(table, columns, sourceRows(table, columns, rows), key, rule);
   const omitted = [...table.columns.keys()].filter(
     (index) => table.columns[index]?.isConstrained === true && !columns.includes(index),
   );
@@ -143,6 +154,35 @@ function passingConstraints(
   };
 }
 
+/**
+ * Leaves out records whose rows stay as they are by the statement's snapshot. ON CONFLICT would find these, too, but lock each,
+ * which is a write. Only if the rows of the statement have different keys: of two records with one key, the first may make a
+ * change that the second takes back.
+ */
+function withoutUnchanged(
+  table: Table,
+  columns: readonly number[],
+  source: Fragment,
+  key: UniqueKey,
+  rule: UpsertRule,
+): Fragment {
+  const given = (index: number) => sql`v.${ident(`c${index}`)}`;
+  const isKnown = key.isComparedByText && !key.nullsAreEqual && !table.needsInsert;
+  if (!isKnown || !key.columns.every((index) => columns.includes(index))) return source;
+  const unchanged = staysAsItIs(table, columns, key, rule, sql`t`, (index) =>
+    asStored(table.columns[index], given(index)),
+  );
+  if (unchanged === null || rule.resolution === 'replace') return source;
+  return sql`SELECT v.* FROM (${source}) AS v WHERE NOT EXISTS (
+    SELECT FROM ${ident(table.schema, table.name)} AS t WHERE ${hasKey(table, key, sql`t`, given)} AND ${unchanged})`;
+}
+
+/** A number or time of a limited precision, as the column would store it: in the rows of a batch it has all its digits. */
+const asStored = (column: Column | undefined, value: Fragment): Fragment =>
+  /^(numeric|time)/.test(column?.displayType ?? '')
+    ? sql`CAST(${value} AS ${trusted(column?.displayType ?? '')})`
+    : value;
+
 /** An updated row carries this transaction's lock in xmax; a new one has none. */
 const IS_NEW = sql`stored.xmax = '0'::pg_catalog.xid`;
 
@@ -153,7 +193,12 @@ function wasNotThere(table: Table, key: UniqueKey): Fragment {
 }
 
 /** Whether a row has the values of a key. Not IS NOT DISTINCT FROM, for which Postgres uses no index. */
-function hasKey(table: Table, key: UniqueKey, row: Fragment, valueOf: (index: number) => Fragment): Fragment {
+function hasKey(
+  table: Table,
+  key: Pick<UniqueKey, 'columns' | 'nullsAreEqual'>,
+  row: Fragment,
+  valueOf: (index: number) => Fragment,
+): Fragment {
   const equal = key.columns.map((index) => {
     const [cell, value] = [sql`${row}.${columnName(table, index)}`, valueOf(index)];
     return key.nullsAreEqual
@@ -163,36 +208,78 @@ function hasKey(table: Table, key: UniqueKey, row: Fragment, valueOf: (index: nu
   return join(equal, ' AND ');
 }
 
+type KeyOfRows = Pick<UniqueKey, 'columns' | 'identifying'>;
+
 /** The ON CONFLICT clause of an INSERT into `stored` with these columns. */
-function onConflict(
-  table: Table,
-  columns: readonly number[],
-  key: Pick<UniqueKey, 'columns' | 'identifying'>,
-  resolution: Resolution,
-): Fragment {
+function onConflict(table: Table, columns: readonly number[], key: KeyOfRows, rule: UpsertRule): Fragment {
   const names = join(key.columns.map((index) => columnName(table, index)));
-  if (resolution === 'ignore') return sql`ON CONFLICT (${names}) DO NOTHING`;
-  return sql`ON CONFLICT (${names}) DO UPDATE SET ${join(changes(table, columns, key, resolution))}`;
+  if (rule.resolution === 'ignore') return sql`ON CONFLICT (${names}) DO NOTHING`;
+  const given = (index: number) => sql`excluded.${columnName(table, index)}`;
+  const changed = changedColumns(table, columns, key, rule).map((index) => {
+    const value = columns.includes(index) ? newValue(table, index, rule, sql`stored`, given) : sql`DEFAULT`;
+    return sql`${columnName(table, index)} = ${value}`;
+  });
+  const [first = 0] = key.columns;
+  const changes = changed.length > 0 ? join(changed) : sql`${columnName(table, first)} = ${given(first)}`;
+  const unchanged = staysAsItIs(table, columns, key, rule, sql`stored`, given);
+  return sql`ON CONFLICT (${names}) DO UPDATE SET ${changes}${unchanged === null ? sql`` : sql` WHERE NOT (${unchanged})`}`;
 }
 
 /**
- * The assignments to an existing row. It keeps its key: setting that would block transactions that refer to the row.
+ * The columns that an existing row takes. It keeps its key: setting that would block transactions that refer to the row.
  */
-function changes(
+function changedColumns(
   table: Table,
   columns: readonly number[],
-  key: Pick<UniqueKey, 'columns' | 'identifying'>,
-  resolution: Resolution,
-): Fragment[] {
+  key: KeyOfRows,
+  { resolution }: UpsertRule,
+): number[] {
   const isGiven = new Set(columns);
-  const assignments = table.columns.flatMap(({ name }, index) => {
-    if (key.columns.includes(index)) return [];
-    if (isGiven.has(index)) return [sql`${ident(name)} = excluded.${ident(name)}`];
-    return resolution === 'replace' && !key.identifying.has(name) ? [sql`${ident(name)} = DEFAULT`] : [];
-  });
-  if (assignments.length > 0) return assignments;
-  const name = columnName(table, key.columns[0] ?? 0);
-  return [sql`${name} = excluded.${name}`];
+  const takes = (index: number) =>
+    isGiven.has(index) || (resolution === 'replace' && !key.identifying.has(table.columns[index]?.name ?? ''));
+  return [...table.columns.keys()].filter((index) => !key.columns.includes(index) && takes(index));
+}
+
+/** What an existing row takes of a record. */
+function newValue(
+  table: Table,
+  index: number,
+  { mergesJson }: UpsertRule,
+  row: Fragment,
+  valueOf: (index: number) => Fragment,
+): Fragment {
+  const given = valueOf(index);
+  if (!mergesJson || table.columns[index]?.type !== 'JSONB') return given;
+  const stored = sql`${row}.${columnName(table, index)}`;
+  const isObject = (value: Fragment) => sql`pg_catalog.jsonb_typeof(${value}) OPERATOR(pg_catalog.=) 'object'`;
+  return sql`CASE WHEN ${isObject(stored)} AND ${isObject(given)} THEN ${stored} OPERATOR(pg_catalog.||) ${given} ELSE ${given} END`;
+}
+
+/**
+ * A condition, which is never NULL: the rule leaves the row as it is. Values are compared by their bytes, which works for all
+ * types, and finds a change that the type considers equal, such as that of a letter's case in citext.
+ * @returns null: the rule changes every row
+ */
+function staysAsItIs(
+  table: Table,
+  columns: readonly number[],
+  key: KeyOfRows,
+  rule: UpsertRule,
+  row: Fragment,
+  valueOf: (index: number) => Fragment,
+): Fragment | null {
+  if (rule.resolution === 'newest') {
+    const index = table.columns.findIndex(({ name }) => name === rule.version);
+    if (!columns.includes(index)) return sql`true`;
+    const [stored, given] = [sql`${row}.${columnName(table, index)}`, valueOf(index)];
+    return sql`(${given} > ${stored} OR (${stored} IS NULL AND ${given} IS NOT NULL)) IS NOT TRUE`;
+  }
+  if (!rule.skipsUnchanged) return null;
+  const changed = changedColumns(table, columns, key, rule);
+  if (changed.length === 0) return sql`true`;
+  const stored = join(changed.map((index) => sql`${row}.${columnName(table, index)}`));
+  const given = join(changed.map((index) => newValue(table, index, rule, row, valueOf)));
+  return sql`pg_catalog.record_image_eq(ROW(${stored}), ROW(${given}))`;
 }
 
 /** The id of the row that has the record's key. */
@@ -206,6 +293,12 @@ export interface StoredCounts {
   inserted: number;
   updated: number;
 }
+
+/** @param left records that neither inserted nor updated a row */
+export const countsOfLeft = ({ skipsUnchanged, resolution }: UpsertRule, left: number) =>
+  skipsUnchanged && resolution !== 'newest'
+    ? { ignored_rows: 0, unchanged_rows: left }
+    : { ignored_rows: left, ...(skipsUnchanged && { unchanged_rows: 0 }) };
 
 /** Counts the results of {@link upsertStatements}. */
 export function countStored(results: readonly Result[]): StoredCounts {
@@ -224,11 +317,13 @@ export function countStored(results: readonly Result[]): StoredCounts {
  * them in the same order, and within a key by their order in the batch.
  * @returns null: the batch needs the checked path
  */
-export function fastUpsert(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
+export function fastUpsert(table: Table, rows: EncodedBatch, rule: UpsertRule): Step | null {
+  const { columns: key, resolution, version } = rule;
   const batchColumns = rows.columns;
   const isMissing = (column: Column, index: number) => !column.isId && !batchColumns.includes(index);
   const needsAll = (column: Column) => resolution === 'replace' || column.isConstrained;
   if (table.columns.some((column, index) => isMissing(column, index) && needsAll(column))) return null;
+  if (version !== undefined && !table.columns.some(({ name }) => name === version)) return null;
   const columns = key.map((name) => table.columns.findIndex((column) => column.name === name));
   const params = rows.columnArrays(table.columns);
   if (params === null || columns.some((index) => !batchColumns.includes(index))) return null;
@@ -240,12 +335,22 @@ export function fastUpsert(table: Table, rows: EncodedBatch, { columns: key, res
     return trusted(`pg_catalog.unnest($${i + 1}::${type === null ? 'pg_catalog.uuid' : POSTGRES_TYPES[type]}[])`);
   });
   const aliases = join([...batchColumns.map((index) => ident(`c${index}`)), ident('n')]);
-  const order = join([...columns.map((index) => sorted(table, index, alias(index))), sql`v.n`]);
-  const clause = onConflict(table, batchColumns, { columns, identifying: new Set(['id']) }, resolution);
+  const keyOrder = join(columns.map((index) => sorted(table, index, alias(index))));
+  const rowsKey = { columns, identifying: new Set(['id']) };
+  const clause = onConflict(table, batchColumns, rowsKey, rule);
+  const all = sql`ROWS FROM (${join(arrays)}) WITH ORDINALITY AS v (${aliases})`;
+  const unchanged = staysAsItIs(table, batchColumns, rowsKey, rule, sql`t`, alias);
+  // As withoutUnchanged, but keys that occur twice are found here.
+  const source =
+    unchanged === null
+      ? all
+      : sql`(SELECT v.*, pg_catalog.count(*) OVER (PARTITION BY ${keyOrder}) AS same FROM ${all}) AS v
+        WHERE v.same > 1::pg_catalog.int8 OR NOT EXISTS (SELECT FROM ${ident(table.schema, table.name)} AS t
+          WHERE ${hasKey(table, { columns, nullsAreEqual: false }, sql`t`, alias)} AND ${unchanged})`;
   const { text } = sql`WITH result AS (
       INSERT INTO ${ident(table.schema, table.name)} AS stored (${names})
-      SELECT ${join(batchColumns.map(alias))} FROM ROWS FROM (${join(arrays)}) WITH ORDINALITY AS v (${aliases})
-      ORDER BY ${order} ${clause} RETURNING ${IS_NEW} AS is_new)
+      SELECT ${join(batchColumns.map(alias))} FROM ${source}
+      ORDER BY ${keyOrder}, v.n ${clause} RETURNING ${IS_NEW} AS is_new)
     SELECT pg_catalog.count(*) FILTER (WHERE is_new), pg_catalog.count(*) FROM result`;
   return { text, params };
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { cancel, CANCEL_MS, type LoggedIn, type PostgresError } from '../../pg/index.js';
 import { TERMINATE } from '../../pg/protocol.js';
 import { type Backend, GRACE_MS, type BackendControl } from '../../tenancy/connections/backend-control.js';
+import { noUsage } from '../../contract/usage.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import type { Caller } from '../access/tokens.js';
 import type { AuditOrigin } from '../../contract/audit.js';
@@ -29,6 +30,8 @@ export class ClientSession {
   /** Bytes from the client, and from Postgres. */
   received = 0;
   sent = 0;
+  /** What was used, and is not yet counted for the project. */
+  used = { postgres: noUsage(), copy: noUsage() };
   /** Bytes from the client at the last check of the quota. */
   lastBytes = 0;
   /** The error for the client at the end; null: it disconnected itself. */

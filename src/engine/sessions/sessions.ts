@@ -21,6 +21,8 @@ import { WaitBudget } from '../../db/wait-budget.js';
 import { untilRunning } from '../../db/database-access.js';
 import type { CorruptionLog } from '../../db/corruption-log.js';
 import type { Projects } from '../projects/projects.js';
+import type { Usage } from '../usage/usage.js';
+import { noUsage } from '../../contract/usage.js';
 import type { Quotas } from '../../db/quota.js';
 import type { ProjectRole } from '../../tenancy/placement.js';
 import { ClientSession, type SessionOwner } from './client-session.js';
@@ -55,6 +57,7 @@ interface SessionServices {
   readonly projectSessions: ProjectSessions;
   readonly corruption: CorruptionLog;
   readonly authenticator: Authenticator;
+  readonly usage: Usage;
   /** null: unlimited. */
   readonly tokenRate: TokenRateLimiter | null;
 }
@@ -99,6 +102,19 @@ export class PortSessions {
       sent += session.sent;
     }
     return { sessions, received, sent };
+  }
+
+  /** Adds what open sessions have used since the last call. */
+  countUsage(): void {
+    for (const session of this.open) this.countUsageOf(session);
+  }
+
+  private countUsageOf(session: ClientSession): void {
+    const { used, owner } = session;
+    session.used = { postgres: noUsage(), copy: noUsage() };
+    this.services.usage.add(owner.project, 'postgres', used.postgres);
+    if (used.copy.bytes_in + used.copy.bytes_out + used.copy.requests > 0)
+      this.services.usage.add(owner.project, 'copy', used.copy);
   }
 
   /** Counts a login that the port refused before calling {@link login}. */
@@ -214,6 +230,7 @@ export class PortSessions {
       release();
       this.before.received += over.received;
       this.before.sent += over.sent;
+      this.countUsageOf(over);
       if (over.ending !== null) add(this.ended, over.ending.code);
       this.record(over);
     });

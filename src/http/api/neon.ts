@@ -9,6 +9,7 @@ import type { ErrorBody } from '../../contract/wire/failure.js';
 import * as wire from '../../contract/wire/neon.js';
 import { type Caller, usersOf } from '../../engine/access/tokens.js';
 import { sqlstateOf } from '../../engine/sessions/session-error.js';
+import { MODIFYING } from '../../engine/parser/keywords.js';
 import { type Query, type QueryResult, runQueries, saidByPostgres } from '../../engine/sql/run-queries.js';
 import { bearerToken, requireScope, runsAsReader } from '../admission.js';
 import { decodeBody } from '../body.js';
@@ -79,7 +80,10 @@ export const RUN_QUERIES: Operation = {
     });
     for (const { rows } of results) context.freeWhenSent(rows);
     const rows = results.reduce((sum, { rowCount }) => sum + (rowCount ?? 0), 0);
-    return { body: neonResponse(results, isBatch, asArrays), rows };
+    const sumOf = (counts: (one: QueryResult) => boolean) =>
+      results.reduce((sum, one) => sum + (counts(one) ? (one.rowCount ?? 0) : 0), 0);
+    const moved = { in: sumOf(({ type }) => MODIFYING.has(type)), out: sumOf(({ fields }) => fields.length > 0) };
+    return { body: neonResponse(results, isBatch, asArrays), rows, moved };
   },
   failure: neonFailure,
 };

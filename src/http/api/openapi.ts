@@ -26,6 +26,7 @@ import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
+import * as usage from '../../contract/wire/usage.js';
 import { codesOf, type Operation, queryOf } from './operation.js';
 import type { Access } from '../route.js';
 
@@ -96,6 +97,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     { Finding },
     requests,
     audit,
+    usage,
     failure,
   ]
     .flatMap((words) => Object.entries<unknown>(words))

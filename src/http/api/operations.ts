@@ -23,6 +23,7 @@ import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
 import { TABLES } from './tables.js';
 import { TOKENS } from './tokens.js';
+import { READ_USAGE } from './usage.js';
 
 const OF_PROJECTS = [
   ...TABLES,
@@ -41,7 +42,7 @@ const OF_PROJECTS = [
   ...SCHEDULES,
   ...SEGMENTS,
 ];
-const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
+const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS, READ_USAGE];
 
 /** The words of the audit log and whether the setting `changes` records them. */
 export const auditOperations = (operations: readonly Operation[]): ReadonlyMap<string, boolean> =>

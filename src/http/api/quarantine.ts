@@ -4,11 +4,13 @@ import { didYouMean } from '../../contract/did-you-mean.js';
 import { EngineError, ERROR_CODES } from '../../contract/errors.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/quarantine.js';
-import { dropFromQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
+import type { Corrections } from '../../engine/insert/corrections.js';
+import { dropFromQuarantine, groupQuarantine, listQuarantine } from '../../engine/insert/quarantine.js';
 import { replay } from '../../engine/insert/replay.js';
 import { redactedDetail, readRightsOf } from '../response/redaction.js';
-import { upsertRule } from './records.js';
+import { unknownRule, upsertRule } from './records.js';
 import { exactValue, projectOf, timeOf } from './call-inputs.js';
+import type { Call } from '../route.js';
 import { type Operation, RECORD_ERRORS, succeeds } from './operation.js';
 
 const ID = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
@@ -45,10 +47,15 @@ const READ_QUARANTINE: Operation = {
   success: succeeds(200, wire.QuarantineResponse, '1 record', { records: [RECORD], next: null }),
   errors: [],
   async handle(call) {
-    const { limit = '100', ...filter } = call.request.query as wire.QuarantineQuery;
+    const { limit = '100', group, ...filter } = call.request.query as wire.QuarantineQuery;
     const asReader = !readRightsOf(call.request.context).values;
     const { quarantineDays: days } = call.engine.services;
     const options = { limit: Number(limit), days, asReader, signal: call.signal };
+    if (group !== undefined) {
+      const groups = await groupQuarantine(projectOf(call), requireValidFilter(filter), options);
+      const message = counted(groups.length, 'group');
+      return { body: { success: true, message, records: [], next: null, groups }, rows: groups.length };
+    }
     const { records, next } = await listQuarantine(projectOf(call), requireValidFilter(filter), options);
     const message = counted(records.length, 'record');
     return { body: { success: true, message, records, next }, rows: records.length };
@@ -64,7 +71,8 @@ const REPLAY_QUARANTINE: Operation = {
   summary: 'Retry quarantined records',
   description:
     'Retries up to 250 records of one table, oldest first, in one transaction; `next` continues. Stored records leave the ' +
-    'quarantine; records that are refused again stay there.',
+    'quarantine; records that are refused again stay there. What corrects them sees each record as it is kept: `set_from`, `set_sql` and `set` give ' +
+    'columns values, `drop` and `rename` change the other keys; with `id`, `record` takes the place of the record.',
   tag: 'data',
   audit: { operation: 'replay_quarantine', isChange: true, object: 'table' },
   slot: 'typed',
@@ -82,24 +90,22 @@ const REPLAY_QUARANTINE: Operation = {
   errors: ['table_not_found', 'unknown_column', 'quota_exceeded', ...RECORD_ERRORS],
   async handle(call) {
     const body = call.request.body as wire.ReplayBody;
-    const { on_conflict: _, resolution: __, set: ___, ...order } = body;
-    const set = await exactValue(call, 'set');
-    // As JSON text, which keeps all digits of numbers.
-    const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
+    const corrections = await correctionsOf(call, body);
     const may = readRightsOf(call.request.context);
     // After renaming, an error could quote any value of the record.
     const errorsFor = may.values ? 'writer' : call.caller.scopes.has('sql:read') ? 'reader' : null;
     const { quarantineDays, throttle } = call.engine.services;
     const rule = upsertRule(body);
     const options = {
-      set: new Map(values),
+      corrections,
       upsert: rule,
+      unknown: unknownRule(body),
       quarantineDays,
       errorsFor,
       throttle,
       signal: call.signal,
     } as const;
-    const response = await replay(projectOf(call), requireValidFilter(order), options);
+    const response = await replay(projectOf(call), requireValidFilter(filterOf(body)), options);
     const errors = response.errors.map(({ id, errors }) => ({
       id,
       errors: errors.map((one) => redactedDetail(one, may)),
@@ -107,6 +113,40 @@ const REPLAY_QUARANTINE: Operation = {
     return { body: { ...response, errors }, rows: response.inserted_rows + response.updated_rows };
   },
 };
+
+type ReplayFilter = Pick<wire.ReplayBody, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
+
+/** The filter of a replay, without what corrects and stores. */
+function filterOf(body: wire.ReplayBody): ReplayFilter {
+  const { table, error, column, since, until, id, after } = body;
+  const all = { table, error, column, since, until, id, after };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as ReplayFilter;
+}
+
+/** Values as JSON text, which keeps all digits of numbers. @throws EngineError invalid_request, insufficient_scope */
+async function correctionsOf(call: Call, body: wire.ReplayBody): Promise<Corrections> {
+  const { rename, drop, set_from: setFrom, set_sql: setSql, id } = body;
+  const set = await exactValue(call, 'set');
+  const record = await exactValue(call, 'record');
+  if (record !== undefined && id === undefined)
+    throw new EngineError('invalid_request', '`record` needs `id`: it takes the place of one record');
+  if (setSql !== undefined) {
+    const { scopes } = call.caller;
+    if (!scopes.has('sql:write'))
+      throw new EngineError('insufficient_scope', 'The token lacks the scope sql:write, which `set_sql` needs');
+    // For the audit log.
+    call.request.context.sql = { text: Object.values(setSql).join('\n'), readOnly: false };
+  }
+  const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
+  return {
+    rename,
+    drop,
+    setFrom,
+    setSql,
+    set: new Map(values),
+    record: record === undefined ? null : jsonText(record),
+  };
+}
 
 const DROP_QUARANTINE: Operation = {
   method: 'DELETE',

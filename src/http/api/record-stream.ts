@@ -17,6 +17,7 @@ import { readRightsOf, redactedDetail } from '../response/redaction.js';
 import { writeHead } from '../response/response.js';
 import type { Call, RouteResponse } from '../route.js';
 import { projectOf, tableInPath } from './call-inputs.js';
+import type { UnknownRule } from '../../engine/insert/unknown-fields.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 
 const NDJSON = 'application/x-ndjson';
@@ -27,13 +28,17 @@ const PROGRESS_MS = 500;
 /** How the records of a body are stored, apart from its format. */
 export interface Storing {
   readonly upsert: UpsertRule | null;
+  readonly unknown: UnknownRule | undefined;
   readonly quarantine: boolean;
   /** The query in canonical form. */
   readonly queryText: string;
 }
 
 /** @throws EngineError; once lines of progress have been sent, the last line has it */
-export async function insertStream(call: Call, { upsert, quarantine, queryText }: Storing): Promise<RouteResponse> {
+export async function insertStream(
+  call: Call,
+  { upsert, unknown, quarantine, queryText }: Storing,
+): Promise<RouteResponse> {
   const { request, engine, settings, signal, caller } = call;
   const { context } = request;
   const query = request.query as BatchQuery;
@@ -50,7 +55,7 @@ export async function insertStream(call: Call, { upsert, quarantine, queryText }
   try {
     const { tableCache, throttle, quarantineDays, spools } = engine.services;
     const common = {
-      ...{ project, tableName, tableCache, throttle, format, upsert, signal },
+      ...{ project, tableName, tableCache, throttle, format, upsert, unknown, signal },
       bytes: decodedPieces(request, body),
       onReady: () => context.askForBody(),
       reserve: async (bytes: number) => reserved?.extend(bytes, project.forNextChunk().waitBudget, signal),
@@ -62,7 +67,11 @@ export async function insertStream(call: Call, { upsert, quarantine, queryText }
           key: keyOfStream(call, tableName, kind),
           offset: Number(query.offset ?? 0),
           countAppended: appends ? (records) => engine.appendRates.count(caller, 'rows', records) : null,
-          onProgress: (stored) => progress?.say(stored),
+          onProgress: (stored, newRows) => {
+            // Also if a later chunk is refused.
+            context.moved = { in: newRows, out: 0 };
+            progress?.say(stored);
+          },
         });
     const { errors } = response as BatchResponse;
     const answer =

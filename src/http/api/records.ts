@@ -1,6 +1,7 @@
 /** The operations that change records: batch inserts (contract C8), and deletes by key. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { quoted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/batch.js';
 import { appendsTo, deletesFrom } from '../../db/idempotency.js';
 import { deleteRecords } from '../../engine/insert/delete-records.js';
@@ -8,6 +9,7 @@ import { appendsOnly } from '../../engine/access/append-keys.js';
 import { appendRecords } from '../../engine/insert/append.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { arrayOfRecords, rowsChanged } from '../../engine/insert/batch.js';
+import type { UnknownRule } from '../../engine/insert/unknown-fields.js';
 import type { UpsertRule } from '../../engine/insert/upsert.js';
 import { decodeBody, isStream } from '../body.js';
 import { keyFor, projectOf, TableInPath, tableInPath } from './call-inputs.js';
@@ -83,9 +85,10 @@ export const INSERT_RECORDS: Operation = {
     const query = request.query as wire.BatchQuery;
     const returnIds = query.return === 'ids';
     const upsert = upsertRule(query);
+    const unknown = unknownRule(query);
     const quarantine = query.on_error === 'quarantine';
     if (isStream(request.headers, INSERT_RECORDS)) {
-      return insertStream(call, { upsert, quarantine, queryText: queryText(query) });
+      return insertStream(call, { upsert, unknown, quarantine, queryText: queryText(query) });
     }
     refuseForBatches(query);
     const bytes = await decodeBody(request);
@@ -95,7 +98,7 @@ export const INSERT_RECORDS: Operation = {
     const key = keyFor(call, tableName, queryText(query), bytes);
     const { tableCache, throttle, quarantineDays } = call.engine.services;
     const services = { tableCache, throttle, quarantineDays };
-    const options = { ...services, returnIds, key, upsert, quarantine, signal };
+    const options = { ...services, returnIds, key, upsert, unknown, quarantine, signal };
     const { response, replayed } = await insertRecords(projectOf(call), tableName, arrayOfRecords(bytes), options);
     const { quarantined_rows = 0, errors } = response;
     const visibleErrors = errors && {
@@ -107,7 +110,7 @@ export const INSERT_RECORDS: Operation = {
 };
 
 /** Parameters that tell nothing about what is stored, and change nothing else. */
-const APPENDS_WITH: ReadonlySet<string> = new Set(['on_error', 'delimiter', 'null', 'offset']);
+const APPENDS_WITH: ReadonlySet<string> = new Set(['on_error', 'unknown', 'delimiter', 'null', 'offset']);
 
 /** For a caller who may only append. @throws EngineError insufficient_scope for what would tell or change more */
 async function append(call: Call): Promise<RouteResponse> {
@@ -120,14 +123,15 @@ async function append(call: Call): Promise<RouteResponse> {
     throw new EngineError('insufficient_scope', message);
   }
   const quarantine = query.on_error === 'quarantine';
+  const unknown = unknownRule(query);
   if (isStream(request.headers, INSERT_RECORDS)) {
-    return insertStream(call, { upsert: null, quarantine, queryText: queryText(query) });
+    return insertStream(call, { upsert: null, unknown, quarantine, queryText: queryText(query) });
   }
   refuseForBatches(query);
   const bytes = await decodeBody(request);
   const { tableCache, throttle, quarantineDays } = engine.services;
   const { response, replayed } = await appendRecords(projectOf(call), tableName, bytes, {
-    ...{ tableCache, throttle, quarantineDays, signal, quarantine },
+    ...{ tableCache, throttle, quarantineDays, signal, quarantine, unknown },
     // Keys of others would tell what they have sent.
     key: keyFor(call, appendsTo(tableName, caller.id), queryText(query), bytes),
     count: (records) => engine.appendRates.count(caller, 'rows', records),
@@ -185,15 +189,63 @@ const DELETE_RECORDS: Operation = {
 /** Splits a comma-separated list of column names. */
 const names = (list: string): string[] => [...new Set(list.split(','))];
 
-type UpsertFields = Pick<wire.BatchQuery, 'on_conflict' | 'resolution'>;
+type UpsertFields = Pick<wire.BatchQuery, 'on_conflict' | 'resolution' | 'version' | 'unchanged'> & {
+  merge_json?: 'true' | true;
+};
 
 /** @throws EngineError invalid_request */
-export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): UpsertRule | null {
-  if (columns !== undefined) return { columns: names(columns), resolution: resolution ?? 'merge' };
-  if (resolution === undefined) return null;
-  throw new EngineError('invalid_request', '`resolution` needs `on_conflict`', {
-    hint: 'Name the columns of a unique index, such as on_conflict=email.',
-  });
+export function upsertRule(fields: UpsertFields): UpsertRule | null {
+  const { on_conflict, resolution = 'merge', version, unchanged, merge_json } = fields;
+  if (on_conflict === undefined) {
+    const other = (['resolution', 'version', 'unchanged', 'merge_json'] as const).find((name) => fields[name]);
+    if (other === undefined) return null;
+    throw new EngineError('invalid_request', `\`${other}\` needs \`on_conflict\``, {
+      hint: 'Name the columns of a unique index, such as on_conflict=email.',
+    });
+  }
+  const columns = names(on_conflict);
+  const wrong = wrongRule({ ...fields, resolution }, columns);
+  if (wrong !== null) throw new EngineError('invalid_request', wrong.message, { hint: wrong.hint });
+  return {
+    ...{ columns, resolution },
+    ...(version !== undefined && { version }),
+    ...(unchanged !== undefined && { skipsUnchanged: true }),
+    ...(merge_json !== undefined && { mergesJson: true }),
+  };
+}
+
+function wrongRule({ resolution, version, unchanged, merge_json }: UpsertFields, columns: readonly string[]) {
+  if (resolution === 'newest' && version === undefined)
+    return {
+      message: '`resolution=newest` needs `version`',
+      hint: 'Name the column that says which is newer: version=updated_at.',
+    };
+  if (resolution !== 'newest' && version !== undefined)
+    return {
+      message: '`version` needs `resolution=newest`',
+      hint: 'Send on_conflict=id&resolution=newest&version=updated_at.',
+    };
+  if (version !== undefined && columns.includes(version))
+    return {
+      message: `The version ${quoted(version)} is part of \`on_conflict\`, so all rows with the key of a record have its version`,
+      hint: 'Name a column outside the key.',
+    };
+  if (resolution === 'ignore' && unchanged !== undefined)
+    return {
+      message: '`unchanged=skip` cannot be combined with `resolution=ignore`, which changes no row',
+      hint: 'Leave one of them out.',
+    };
+  if (merge_json !== undefined && (resolution === 'ignore' || resolution === 'replace'))
+    return {
+      message: `\`merge_json\` cannot be combined with \`resolution=${resolution}\`, which keeps nothing of one side`,
+      hint: 'Send resolution=merge or resolution=newest.',
+    };
+  return null;
+}
+
+export function unknownRule({ unknown }: Pick<wire.BatchQuery, 'unknown'>): UnknownRule | undefined {
+  if (unknown === undefined || unknown === 'ignore') return unknown;
+  return { into: unknown.slice('into:'.length) };
 }
 
 /** @throws EngineError invalid_request */
@@ -207,7 +259,19 @@ function refuseForBatches(query: wire.BatchQuery): void {
 
 /** The query in canonical form, for the fingerprint of a key. */
 const queryText = (query: wire.BatchQuery): string =>
-  (['return', 'on_conflict', 'resolution', 'on_error', 'atomic'] as const)
+  (
+    [
+      'return',
+      'on_conflict',
+      'resolution',
+      'version',
+      'unchanged',
+      'merge_json',
+      'unknown',
+      'on_error',
+      'atomic',
+    ] as const
+  )
     .flatMap((name) => (query[name] === undefined ? [] : [`${name}=${query[name]}`]))
     .join('&');
 

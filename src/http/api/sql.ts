@@ -1,5 +1,6 @@
 /** Free SQL of the API (contract C13, C14). */
 import type { JsonNode } from '../../codec/index.js';
+import type { SqlResult } from '../../engine/sql/sql-result.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
@@ -121,8 +122,15 @@ async function respond(
   }
   const { response, replayed } = await collectSql(call.engine.services, project, sqlRequest);
   for (const { rows } of response.results) if (rows !== null) context.freeWhenSent(rows);
-  return { body: sqlResponse(response), rows: response.results.at(-1)?.rowCount ?? 0, replayed };
+  const { results } = response;
+  return { body: sqlResponse(response), rows: results.at(-1)?.rowCount ?? 0, moved: rowsMoved(results), replayed };
 }
+
+/** Rows of all statements. */
+const rowsMoved = (results: readonly SqlResult[]) => ({
+  in: results.reduce((sum, { affectedRows = 0 }) => sum + affectedRows, 0),
+  out: results.reduce((sum, { rows, rowCount }) => sum + (rows === null ? 0 : rowCount), 0),
+});
 
 function requestOf(call: Call, { text, params, readOnly }: AllowedSql): CollectRequest {
   const { request, signal } = call;

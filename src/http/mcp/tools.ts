@@ -149,6 +149,7 @@ export const QUERY = tool({
   async run(call, args) {
     const answer = await run(call, projectOf(call), { ...args, readOnly: true }, await exactArgument(call, 'params'));
     call.request.context.rows = answer.results.at(-1)?.rowCount ?? 0;
+    call.request.context.moved = { in: 0, out: call.request.context.rows };
     return shownRows(answer, textOf(sqlResponse(answer)));
   },
 });

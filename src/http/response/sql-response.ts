@@ -101,6 +101,7 @@ export async function streamResponse(
   try {
     const { rowCount, type, warnings } = await run(write);
     context.rows = rowCount;
+    context.moved = { in: 0, out: rowCount };
     begin();
     const more = { ...(columns ? { type } : {}), ...(warnings.length > 0 ? { warnings } : {}) };
     const end = { done: true, row_count: rowCount, ...more };

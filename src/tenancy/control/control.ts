@@ -24,6 +24,7 @@ import { RoleRows } from './role-rows.js';
 import { ScheduleRows } from './schedule-rows.js';
 import { ServerRows } from './server-rows.js';
 import { TokenRows } from './token-rows.js';
+import { UsageRows } from './usage-rows.js';
 
 /** About 300 kB, for which Postgres uses a temporary file if `work_mem` is smaller. */
 const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');
@@ -39,6 +40,7 @@ export class ControlDatabase {
   readonly backups: BackupRows;
   readonly schedules: ScheduleRows;
   readonly queries: QueryRows;
+  readonly usage: UsageRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -55,6 +57,7 @@ export class ControlDatabase {
     this.backups = new BackupRows(this.controlPool);
     this.schedules = new ScheduleRows(this.controlPool);
     this.queries = new QueryRows(this.controlPool);
+    this.usage = new UsageRows(this.controlPool);
   }
 
   /**

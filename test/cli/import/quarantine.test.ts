@@ -65,6 +65,90 @@ it('keeps refused records, and lists, shows, stores and deletes them', async () 
   expect(await ada.output('quarantine', 'drop', '--all')).toContain('0 rows deleted');
 });
 
+it('leaves equal and newer rows alone, and merges objects', async () => {
+  await project.table('shops', { k: 'TEXT', at: 'INTEGER', more: 'JSONB' });
+  await ada.run(['index', 'create', 'shops', 'k', '--unique']);
+  const shops = (...more: string[]) =>
+    ada.output('import', 'shops.ndjson', '--table', 'shops', '--on-conflict', 'k', '--json', ...more);
+  const write = (at: number, more: object) => ada.write('shops.ndjson', `${JSON.stringify({ k: 'a', at, more })}\n`);
+  await write(2, { a: 1 });
+  expect(JSON.parse(await shops('--skip-unchanged'))).toMatchObject({ inserted: 1, unchanged: 0 });
+  expect(JSON.parse(await shops('--skip-unchanged'))).toMatchObject({ updated: 0, ignored: 0, unchanged: 1 });
+  await write(1, { a: 9 });
+  const newest = ['--resolution', 'newest', '--version-column', 'at'];
+  expect(JSON.parse(await shops(...newest))).toMatchObject({ updated: 0, ignored: 1 });
+  await write(3, { b: 2 });
+  expect(JSON.parse(await shops(...newest, '--merge-json'))).toMatchObject({ updated: 1 });
+  expect(await project.rows('SELECT k, at, more FROM shops')).toEqual([{ k: 'a', at: 3, more: { a: 1, b: 2 } }]);
+});
+
+it.each([
+  [['--skip-unchanged'], '--skip-unchanged needs --on-conflict'],
+  [['--on-conflict', 'email', '--resolution', 'newest'], 'need each other'],
+  [['--on-conflict', 'email', '--version-column', 'age'], 'need each other'],
+  [['--unknown', 'keep'], 'Expected "ignore", or "into:"'],
+])('refuses to import with %j', async (words, message) => {
+  await ada.write('one.ndjson', '{"email":"z"}\n');
+  const { code, stderr } = await load('one.ndjson', ...words);
+  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });
+  expect(await project.rows("SELECT FROM people WHERE email = 'z'")).toEqual([]);
+});
+
+it('leaves out fields that are no columns, or keeps them in a column', async () => {
+  await project.table('wide', { email: 'TEXT', extra: 'JSONB' });
+  const into = (file: string, ...more: string[]) => ada.run(['import', file, '--table', 'wide', ...more]);
+  const wide = () => project.rows('SELECT email, extra FROM wide ORDER BY email');
+  await ada.write('wide.csv', 'email,First Name,seats\na,Ann,3\nb,,\n');
+  await ada.write('wide.ndjson', '{"email":"c","plan":"pro"}\n{"email":"d"}\n');
+  expect(await into('wide.csv')).toMatchObject({ code: 2, stderr: expect.stringContaining('--unknown') as string });
+  for (const file of ['wide.csv', 'wide.ndjson'])
+    expect(await into(file, '--unknown', 'ignore')).toMatchObject({ code: 0 });
+  expect(await wide()).toEqual(['a', 'b', 'c', 'd'].map((email) => ({ email, extra: null })));
+  await project.rows('DELETE FROM wide');
+  for (const file of ['wide.csv', 'wide.ndjson'])
+    expect(await into(file, '--unknown', 'into:extra')).toMatchObject({ code: 0 });
+  expect(await wide()).toEqual([
+    { email: 'a', extra: { 'First Name': 'Ann', seats: 3 } },
+    { email: 'b', extra: null },
+    { email: 'c', extra: { plan: 'pro' } },
+    { email: 'd', extra: null },
+  ]);
+});
+
+it('keeps all refused records in the quarantine: with fields that are no columns, and lines that are no records', async () => {
+  await project.rows('DELETE FROM _cdp.quarantine');
+  await project.table('strict', { email: 'TEXT', more: 'JSONB' });
+  const into = (file: string, ...more: string[]) =>
+    ada.run(['import', file, '--table', 'strict', '--quarantine', ...more]);
+  const kept = async () =>
+    (await project.rows('SELECT record FROM _cdp.quarantine ORDER BY id')).map(
+      ({ record }) => JSON.parse(String(record)) as unknown,
+    );
+  await ada.write('strict.ndjson', '{"email":"a","plan":"pro"}\n{"email":"b"}\nnot json\n[1]\n');
+  await ada.write('strict.csv', 'email,more,plan\nc,{},\nd,{,\ne,1,pro\nf,1,2,3,4\n');
+  for (const [file, refused] of [
+    ['strict.ndjson', 3],
+    ['strict.csv', 3],
+  ] as const) {
+    const tried = await into(file, '--dry-run', '--json');
+    expect(JSON.parse(tried.stdout)).toMatchObject({
+      inserted: 1,
+      refused: 0,
+      quarantined: refused,
+      refused_file: null,
+    });
+    const { code, stderr } = await into(file);
+    expect({ code, stderr }).toEqual({ code: 4, stderr: expect.not.stringContaining('.refused.') as string });
+    expect(stderr.match(/quarantine list/g)).toHaveLength(1);
+  }
+  expect(await project.rows('SELECT email FROM strict ORDER BY 1')).toEqual([{ email: 'b' }, { email: 'c' }]);
+  expect(await kept()).toEqual([
+    ...[{ email: 'a', plan: 'pro' }, 'not json', '[1]'],
+    ...[[{ email: 'd', more: '{' }], { email: 'e', more: 1, plan: 'pro' }, ['f', '1', '2', '3', '4']],
+  ]);
+  await project.rows('DELETE FROM _cdp.quarantine');
+});
+
 it('says if a filter matches nothing, and fails', async () => {
   for (const [action, ...filter] of [
     ['drop', '--table', 'poeple'],
@@ -80,11 +164,17 @@ it('says if a filter matches nothing, and fails', async () => {
 it.each([
   [['replay', '--set', 'age'], 'Expected COLUMN=VALUE.'],
   [['replay', '--set', '=1'], 'Expected COLUMN=VALUE.'],
+  [['replay', '--set-sql', 'a'], 'Expected COLUMN=VALUE.'],
+  [['replay', '--record', '{'], 'Expected JSON.'],
+  [['replay', '--record', '{}'], '--record needs --id'],
   [['replay', '--set', 'a=1', '--set', 'a=2'], '"a" has two values.'],
   [['replay', '--rename', 'shop'], 'Expected OLD=NEW.'],
   [['replay', '--rename', '=note'], 'Expected OLD=NEW.'],
   [['replay', '--rename', 'a=x', '--rename', 'a=y'], '"a" has two new names.'],
-  [['replay', '--on-conflict', 'email', '--resolution', 'never'], 'Allowed choices are merge, replace, ignore.'],
+  [
+    ['replay', '--on-conflict', 'email', '--resolution', 'never'],
+    'Allowed choices are merge, replace, ignore, newest.',
+  ],
   [['list', '--id', 'first'], 'Expected an ID'],
 ])('refuses cdp quarantine %j', async (words, message) => {
   const { code, stderr } = await ada.run(['quarantine', ...words, '--table', 'people']);
@@ -94,6 +184,40 @@ it.each([
 it('says that a record does not exist', async () => {
   const id = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
   expect(await ada.run(['quarantine', 'show', id])).toMatchObject({ code: 1 });
+});
+
+it('counts refused records in groups, and corrects them', async () => {
+  await project.rows('DELETE FROM _cdp.quarantine; DELETE FROM people');
+  await ada.write(
+    'fix.ndjson',
+    '{"email":"a","age":"x","years":"7"}\n{"email":"b","nope":1}\n{"email":"c","nope":2}\n',
+  );
+  await load('fix.ndjson', '--quarantine');
+  const groups = JSON.parse(await ada.output('quarantine', 'list', '--group', '--json')) as object[];
+  expect(groups).toMatchObject([
+    { table: 'people', error: 'unknown_column', column: 'nope', count: 2 },
+    { error: 'invalid_value', column: 'age', count: 1 },
+    { error: 'unknown_column', column: 'years', count: 1 },
+  ]);
+  expect(await ada.output('quarantine', 'list', '--group', '--table', 'people')).toContain('unknown_column');
+  const replay = (...more: string[]) => ada.output('quarantine', 'replay', '--table', 'people', ...more);
+  expect(await replay('--column', 'nope', '--drop-key', 'nope')).toContain('2 rows inserted');
+  const corrections = [
+    '--set-from',
+    'email=years',
+    '--set-sql',
+    "age=(record->>'years')::int + 1",
+    '--drop-key',
+    'years',
+  ];
+  expect(await replay(...corrections, '--dry-run')).toContain('1 row inserted');
+  const [{ id } = { id: '' }] = JSON.parse(await ada.output('quarantine', 'list', '--json')) as { id: string }[];
+  expect(await replay('--id', id, '--record', '{"email":"d","age":12345678901234567}')).toContain('1 row inserted');
+  expect(await project.rows('SELECT email, age::text AS age FROM people ORDER BY email')).toEqual([
+    { email: 'b', age: null },
+    { email: 'c', age: null },
+    { email: 'd', age: '12345678901234567' },
+  ]);
 });
 
 it('creates the unique index of a new table', async () => {

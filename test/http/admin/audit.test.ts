@@ -200,6 +200,7 @@ describe('works:', () => {
       { operation: 'move.list', request: 'GET /api/cdp/admin/moves' },
       { operation: 'audit.read', request: 'GET /api/cdp/admin/audit' },
       { operation: 'request.list', request: 'GET /api/cdp/admin/requests' },
+      { operation: 'usage.read', request: 'GET /api/cdp/admin/usage' },
     ];
     /** Of the SQL that they run. */
     const hashes: Record<string, unknown> = {

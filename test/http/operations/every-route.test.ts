@@ -387,7 +387,7 @@ it('suggests the right parameter for a misspelled one, and the right request for
     ['return=ids&dryrun=true', 'Did you mean "dry_run"?'],
     [
       'upsert',
-      'The parameters are return, on_error, on_conflict, delimiter, null, offset, atomic, resolution, dry_run',
+      'The parameters are return, on_error, on_conflict, delimiter, null, offset, atomic, resolution, unknown, version, unchanged, merge_json, dry_run',
     ],
   ] as const) {
     const response = await project.call('POST', `/api/cdp/data/kept?${query}`, { body: [{}] });

@@ -60,7 +60,7 @@ describe('the quarantine', () => {
     await withQuarantine();
     const visitor = await visitAt('#/quarantine');
     const { page } = visitor;
-    const rows = page.locator('tbody').getByRole('row');
+    const rows = page.getByRole('region', { name: 'Records' }).locator('tbody').getByRole('row');
     await expect.poll(() => rows.count()).toBe(4);
     await rows.getByText(CANARY).first().waitFor();
     expect(await faultsOfLooks(visitor, 'quarantine')).toEqual([]);
@@ -87,11 +87,35 @@ describe('the quarantine', () => {
     expect(await page.title()).not.toBe('1');
   });
 
+  it('counts them by error, leads to each group, and corrects one record in place', async () => {
+    await withQuarantine();
+    const visitor = await visitAt('#/quarantine');
+    const { page } = visitor;
+    const groups = page.getByRole('region', { name: 'What is wrong, by count' }).locator('tbody').getByRole('row');
+    await expect.poll(() => groups.count()).toBe(3);
+    await groups.getByRole('link', { name: 'invalid_value in age' }).click();
+    const rows = page.getByRole('region', { name: 'Records' }).locator('tbody').getByRole('row');
+    await expect.poll(() => rows.count()).toBe(2);
+    await rows.first().getByRole('button').click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Correct …' }).click();
+    const age = dialog.getByLabel('age, line 1');
+    await age.fill('old');
+    await dialog.getByRole('button', { name: 'Store' }).click();
+    await dialog.getByText('is not an integer').first().waitFor();
+    await age.fill('41');
+    expect(await faultsOfLooks(visitor, 'quarantine-edit')).toEqual([]);
+    await dialog.getByRole('button', { name: 'Store' }).click();
+    await page.getByText('1 record stored').waitFor();
+    expect(await project.rows("SELECT age FROM customers WHERE email = 'kay@example.com'")).toEqual([{ age: 41 }]);
+    expect(await left()).toBe(3);
+  });
+
   it('replays them with other names and fixed values, and discards the rest', async () => {
     await withQuarantine();
     const visitor = await visitAt('#/quarantine?table=customers');
     const { page } = visitor;
-    const rows = page.locator('tbody').getByRole('row');
+    const rows = page.getByRole('region', { name: 'Records' }).locator('tbody').getByRole('row');
     await expect.poll(() => rows.count()).toBe(3);
     // Nothing has changed for them, so they are refused again.
     await page.getByRole('button', { name: 'Try again …' }).click();

@@ -8,6 +8,7 @@ import { type Cell, CsvError, CsvReader } from '../../../import/csv-reader.js';
 import { encoderFor, type RecordEncoder } from '../../../import/record-encoder.js';
 import type { Table } from '../../catalog/catalog.js';
 import { requireColumns } from '../../catalog/find-table.js';
+import type { UnknownRule } from '../unknown-fields.js';
 import { type Cut, isBlank, type Problem } from './chunk.js';
 
 /** Maximum number of records in a chunk. */
@@ -43,8 +44,13 @@ export interface FormatReader {
 }
 
 /** @throws EngineError unknown_column if the table lacks one of the header */
-export const formatReader = (format: StreamFormat, table: Table, state: FormatState): FormatReader =>
-  format.kind === 'ndjson' ? new LineReader(state) : new DelimitedReader(format, table, state);
+export const formatReader = (
+  format: StreamFormat,
+  table: Table,
+  state: FormatState,
+  unknown: UnknownRule | undefined,
+): FormatReader =>
+  format.kind === 'ndjson' ? new LineReader(state) : new DelimitedReader(format, table, state, unknown);
 
 class LineReader implements FormatReader {
   state: FormatState;
@@ -87,11 +93,12 @@ class DelimitedReader implements FormatReader {
     { delimiter, nulls }: StreamFormat & { kind: 'delimited' },
     private readonly table: Table,
     { line, header }: FormatState,
+    private readonly unknown: UnknownRule | undefined,
   ) {
     this.reader = new CsvReader({ delimiter, hasQuotes: true, firstLine: line }, header?.length ?? 0);
     this.nulls = new Set(nulls);
     this.header = header;
-    if (header !== null) this.encode = recordEncoder(header, table);
+    if (header !== null) this.encode = recordEncoder(header, table, unknown);
   }
 
   get state(): FormatState {
@@ -111,7 +118,7 @@ class DelimitedReader implements FormatReader {
       const { line, cells } = next;
       if (this.encode === null) {
         this.header = headerOf(cells);
-        this.encode = recordEncoder(this.header, this.table);
+        this.encode = recordEncoder(this.header, this.table, this.unknown);
         continue;
       }
       const record = lines.length;
@@ -198,9 +205,14 @@ function headerOf(cells: readonly Cell[]): string[] {
   );
 }
 
-function recordEncoder(header: readonly string[], table: Table): RecordEncoder {
-  requireColumns(table, header, 'The header line');
+/** A field that is no column is text. */
+function recordEncoder(header: readonly string[], table: Table, unknown: UnknownRule | undefined): RecordEncoder {
+  if (unknown === undefined) requireColumns(table, header, 'The header line');
   const types = new Map(table.columns.map(({ name, displayType, isId }) => [name, isId ? 'uuid' : displayType]));
-  const mappings = header.map((name) => ({ field: name, column: name, type: types.get(name) ?? 'TEXT' }));
+  const mappings = header.map((name) => {
+    const type = types.get(name);
+    const column = type === undefined && unknown === 'ignore' ? null : name;
+    return { field: name, column, type: type ?? 'TEXT' };
+  });
   return encoderFor('delimited', mappings, { decimal: '.' });
 }

@@ -15,9 +15,10 @@ import type { Table } from '../../catalog/catalog.js';
 import { lockToWrite } from '../../catalog/find-table.js';
 import type { Inserted } from '../batch.js';
 import { storePartially } from '../partial-insert.js';
+import { fitsTable } from '../unknown-fields.js';
 import { type NotStored, resetIfCodeRuns, whyNotStored } from '../store-rows.js';
 import type { CachedTable } from '../table-cache.js';
-import { fastUpsert } from '../upsert.js';
+import { countsOfLeft, fastUpsert, type UpsertRule } from '../upsert.js';
 import type { Chunk } from './chunk.js';
 import { BytesOfBody, ChunkReader, USUAL_MEMORY } from './chunk-reader.js';
 import { added, type Counts, NOTHING, rowsOf, streamResponse } from './counts.js';
@@ -27,7 +28,17 @@ import { type StreamEnd, type StreamRequest, tableOf } from './store-stream.js';
 
 export interface AtomicRequest extends Pick<
   StreamRequest,
-  'bytes' | 'format' | 'reserve' | 'onReady' | 'project' | 'signal' | 'tableCache' | 'tableName' | 'throttle' | 'upsert'
+  | 'bytes'
+  | 'format'
+  | 'reserve'
+  | 'onReady'
+  | 'project'
+  | 'signal'
+  | 'tableCache'
+  | 'tableName'
+  | 'throttle'
+  | 'upsert'
+  | 'unknown'
 > {
   readonly spools: Spools;
   /** The Idempotency-Key of a body with this SHA-256, hex; null: the request has none. */
@@ -75,11 +86,11 @@ class AtomicWrite {
 
   private async storeFast(): Promise<Inserted | NotStored> {
     const { request, project, key } = this;
-    const { signal, tableCache, tableName, upsert } = request;
+    const { signal, tableCache, tableName, upsert, unknown } = request;
     await tableOf(request);
     const cached = tableCache.get(project.cacheKey, tableName);
     const encoder = upsert === null ? cached?.encoder : cached?.upsertEncoder;
-    if (cached === undefined || encoder == null) return 'refused';
+    if (cached === undefined || encoder == null || !fitsTable(unknown, cached.table)) return 'refused';
     const outcome = await project.write<Inserted | NotStored, BatchResponse>(
       { signal, underKey: { key, responseSchema: BatchResponse } },
       async (db) => {
@@ -110,7 +121,11 @@ class AtomicWrite {
       encoded.free();
       if (error !== null) return whyNotStored(db.refusal(error), results, db);
       const records = chunk.recordCount;
-      counts = added(counts, upsert === null ? { inserted_rows: records } : upserted(results, records), records);
+      counts = added(
+        counts,
+        upsert === null ? { inserted_rows: records } : upserted(upsert, results, records),
+        records,
+      );
     }
     return counts;
   }
@@ -129,17 +144,14 @@ class AtomicWrite {
         for await (const chunk of this.chunks(table, null)) {
           db.restartClock();
           const batch = await throttle.runSteps(project.id, chunk.read({ apart: true }));
-          const { stored, refused, errorCount } = await storePartially(db, project, table, batch, upsert, throttle);
+          const { stored, refused, errorCount } = await storePartially(db, project, table, batch, request);
           const details = [...refused.values()].flat().map((detail) => chunk.placedDetail(detail));
           for (const { error, ...detail } of details) errors.add(error, () => detail);
           errors.addUnlisted(errorCount - details.length);
           const { inserted, updated } = stored;
-          const ignored = batch.records.length - refused.size - inserted - updated;
-          counts = added(
-            counts,
-            { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored },
-            chunk.recordCount,
-          );
+          const left = batch.records.length - refused.size - inserted - updated;
+          const ofLeft = upsert === null ? {} : countsOfLeft(upsert, left);
+          counts = added(counts, { inserted_rows: inserted, updated_rows: updated, ...ofLeft }, chunk.recordCount);
         }
       } catch (error) {
         if (!(error instanceof EngineError)) throw error;
@@ -152,8 +164,8 @@ class AtomicWrite {
   }
 
   private async *chunks(table: Table, encoder: BatchEncoder | null): AsyncGenerator<Chunk, void> {
-    const { format, throttle, project, reserve } = this.request;
-    const reading = formatReader(format, table, { line: 1, header: null });
+    const { format, throttle, project, reserve, unknown } = this.request;
+    const reading = formatReader(format, table, { line: 1, header: null }, unknown);
     const chunks = new ChunkReader(new BytesOfBody(this.spool.read()), reading, 0, false, reserve);
     for (let isLast = false; !isLast;) {
       const chunk = await chunks.next((steps) => throttle.runSteps(project.id, steps));
@@ -175,9 +187,9 @@ class AtomicWrite {
 }
 
 /** The counts of {@link fastUpsert}. */
-function upserted([result]: readonly Result[], records: number) {
+function upserted(rule: UpsertRule, [result]: readonly Result[], records: number) {
   const [inserted = 0, stored = 0] = (result?.rows[0] ?? []).map(Number);
-  return { inserted_rows: inserted, updated_rows: stored - inserted, ignored_rows: records - stored };
+  return { inserted_rows: inserted, updated_rows: stored - inserted, ...countsOfLeft(rule, records - stored) };
 }
 
 /** Ends with null if the body cannot be divided into records: the checked path names what is wrong before that place, too. */

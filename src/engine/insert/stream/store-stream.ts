@@ -35,8 +35,8 @@ export interface StreamRequest extends Omit<InsertRequest, 'body' | 'returnIds'>
   readonly countAppended: ((records: number) => Promise<void>) | null;
   /** Called when the table exists and the key is free: the client may send. */
   readonly onReady: () => void;
-  /** Called after each chunk. */
-  readonly onProgress: (progress: StoredPart) => void;
+  /** Called after each chunk, with the rows that this request has stored or accepted. */
+  readonly onProgress: (progress: StoredPart, newRows: number) => void;
   /** Waits until it may use this many bytes of memory. @throws EngineError overloaded */
   readonly reserve: (bytes: number) => Promise<void>;
 }
@@ -79,6 +79,10 @@ class Stream {
 
   constructor(private readonly request: StreamRequest) {}
 
+  private get newRows(): number {
+    return this.rowsTold(this.counts) - this.rowsBefore;
+  }
+
   get stored(): StoredPart {
     return { rows: this.rowsTold(this.counts), bytes: this.bytes, isAccepted: this.appends };
   }
@@ -104,7 +108,7 @@ class Stream {
     const body = new BytesOfBody(request.bytes);
     if (key !== null && earlier !== null) await skipStored(request, key, earlier, body);
     if (earlier?.isComplete) return { ...this.end(), replayed: true };
-    const reading = formatReader(request.format, table, state ?? { line: 1, header: null });
+    const reading = formatReader(request.format, table, state ?? { line: 1, header: null }, request.unknown);
     const chunks = new ChunkReader(body, reading, this.bytes, key !== null, reserve);
     const next = async () => {
       const chunk = await chunks.next((steps) => throttle.runSteps(project.id, steps));
@@ -166,7 +170,7 @@ class Stream {
     }
     this.counts = next;
     this.bytes = end;
-    onProgress(this.stored);
+    onProgress(this.stored, this.newRows);
   }
 
   private goOnAfter({ bytes }: StoredStream, { counts }: State): void {
@@ -176,8 +180,7 @@ class Stream {
   }
 
   private end(): Omit<StreamEnd, 'replayed'> {
-    const { counts, bytes, errors, errorCount, rowsBefore, request } = this;
-    const newRows = this.rowsTold(counts) - rowsBefore;
+    const { counts, bytes, errors, errorCount, newRows, request } = this;
     if (this.appends) return { response: { ...accepted(counts.records), chunks: counts.chunks, bytes }, newRows };
     const response = streamResponse(counts, bytes, request);
     if (errors.length > 0) Object.assign(response, { errors, error_count: errorCount });
