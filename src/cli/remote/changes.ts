@@ -89,6 +89,7 @@ async function printChanges(client: CdpClient, options: Options, signal: AbortSi
     const json = await client.changesJson(request).catch(async (error: unknown) => {
       if (!hasBegun || !follow || exitCodeOf(error) !== EXIT.unreachable) throw error;
       warn(`Warning: ${messageOf(error)}. Trying again`);
+      // Interrupted: the request that follows ends with it.
       await sleep(PAUSE_MS, undefined, { signal }).catch(() => {});
     });
     if (json === undefined) continue;
@@ -106,6 +107,7 @@ async function printChanges(client: CdpClient, options: Options, signal: AbortSi
 async function write(text: string, signal: AbortSignal): Promise<void> {
   if (text === '') return;
   const { stdout } = process;
+  // Interrupted, or closed: the request that follows ends with it.
   if (!stdout.write(stdout.isTTY ? printableLines(text) : text))
     await once(stdout, 'drain', { signal }).catch(() => {});
 }
