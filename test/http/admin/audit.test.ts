@@ -134,6 +134,7 @@ describe('works:', () => {
       },
       { operation: 'read_sdk_settings', request: 'GET /v1/projects/any/settings' },
       { operation: 'drop_events', request: 'DELETE /api/cdp/events' },
+      { operation: 'read_feed', request: 'GET /api/cdp/feed' },
       { operation: 'create_role', request: 'POST /api/cdp/schema/role', body: { name: 'intern' }, object: 'intern' },
       { operation: 'list_roles', request: 'GET /api/cdp/schema/role' },
       { operation: 'read_role', request: 'GET /api/cdp/schema/role/intern', object: 'intern' },
