@@ -36,6 +36,13 @@ class Feed(ServiceTest):
     def setUp(self) -> None:
         super().setUp()
         self.client.set_feed()
+        # The service looks at most once a second whether a feed is on.
+        for _ in range(50):
+            try:
+                self.client.changes_page()
+                return
+            except NotFoundError:
+                time.sleep(0.1)
 
     def insert(self, table: str, *numbers: int) -> None:
         self.client.insert(table, [{"n": n} for n in numbers])

@@ -1,5 +1,6 @@
 /** What readers of the feed rely on, and how it refuses what it does not have. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { eventually } from '../../support/program.js';
 import {
   expectFailure,
   startOwnService,
@@ -96,7 +97,14 @@ describe('works', () => {
     await project.rows('ALTER TABLE orders RENAME TO sales');
     await project.rows('INSERT INTO sales VALUES (2, 6)');
     const changes = await changesAfter(start, 5, '&tables=orders,sales');
-    const told = changes.map(({ op, table, change, snapshot, was, record }) => ({ op, table, change, snapshot, was, record }));
+    const told = changes.map(({ op, table, change, snapshot, was, record }) => ({
+      op,
+      table,
+      change,
+      snapshot,
+      was,
+      record,
+    }));
     expect(told).toEqual([
       { op: 'schema', table: 'orders', change: 'created', snapshot: false },
       { op: 'insert', table: 'orders', record: { id: 1 } },
@@ -188,9 +196,9 @@ describe('refuses', () => {
   it('a feed for a project on a server by address', async () => {
     const byAddress = await startTestService();
     try {
-      const { call } = await byAddress.project();
-      expectFailure(await call('PUT', '/api/cdp/feed', { body: {} }), 409, 'not_supported');
-      expect((await call('GET', '/api/cdp/feed')).body).toMatchObject({ feed: null });
+      const other = await byAddress.project();
+      expectFailure(await other.call('PUT', '/api/cdp/feed', { body: {} }), 409, 'not_supported');
+      expect((await other.call('GET', '/api/cdp/feed')).body).toMatchObject({ feed: null });
     } finally {
       await byAddress.close();
     }
