@@ -107,9 +107,9 @@ async function printChanges(client: CdpClient, options: Options, signal: AbortSi
 async function write(text: string, signal: AbortSignal): Promise<void> {
   if (text === '') return;
   const { stdout } = process;
+  if (stdout.write(stdout.isTTY ? printableLines(text) : text)) return;
   // Interrupted, or closed: the request that follows ends with it.
-  if (!stdout.write(stdout.isTTY ? printableLines(text) : text))
-    await once(stdout, 'drain', { signal }).catch(() => {});
+  await once(stdout, 'drain', { signal }).catch(() => {});
 }
 
 async function* endedLines(lines: AsyncIterable<string>): AsyncGenerator<string> {
