@@ -92,14 +92,14 @@ class Feed(ServiceTest):
             next(self.client.changes(tables="customers"))
 
     def test_goes_on_from_a_snapshot(self) -> None:
-        table = self.table()
+        table, nothing = self.table(), self.table()
         self.insert(table, *range(300))
         snapshot = self.client.snapshot(table)
         self.insert(table, 300, 301)
         self.assertEqual(sorted(row["n"] for row in snapshot), list(range(300)))
         changes = self.client.changes(after=snapshot.cursor, tables=[table])
         self.assertEqual([next(changes)["record"]["n"] for _ in range(2)], [300, 301])
-        empty = self.client.snapshot(self.table())
+        empty = self.client.snapshot(nothing)
         self.assertEqual((list(empty), empty.table[0]), ([], "t"))
         with self.assertRaises(NotFoundError):
             self.client.snapshot("missing")

@@ -25,4 +25,13 @@ describe('a feed that was just turned on', () => {
     expect((await fresh.call('PUT', '/api/cdp/feed', { body: {} })).status).toBe(200);
     expect((await fresh.call('GET', '/api/cdp/changes')).status).toBe(200);
   });
+
+  it('has a snapshot of a table that was just made', async () => {
+    for (let n = 0; n < 20; n++) {
+      expect((await project.call('GET', '/api/cdp/changes')).status).toBe(200);
+      await project.rows(`CREATE TABLE made_${n} (id int PRIMARY KEY)`);
+      const response = await project.call('GET', `/api/cdp/changes/snapshot?table=made_${n}`);
+      expect(response.text).toContain('"done":true');
+    }
+  });
 });
