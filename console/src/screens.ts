@@ -48,6 +48,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     load: async () => (await import('./events/events-screen.js')).EventsScreen,
   },
   {
+    path: 'changes',
+    label: 'Changes',
+    isUseful: () => hasScope('sql:read') || hasScope('sql:write') || hasScope('schema:read') || managesRoles(),
+    load: async () => (await import('./changes/changes-screen.js')).ChangesScreen,
+  },
+  {
     path: 'schedules',
     label: 'Schedules',
     isUseful: managesSchedules,

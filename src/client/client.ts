@@ -1,6 +1,7 @@
 /** The API as methods that use its own names. */
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN, SAVED_NAME_PATTERN } from '../contract/names.js';
+import type { Change, FeedBody, FeedResponse, FeedState } from '../contract/wire/changes.js';
 import type { EventSettings, EventSettingsBody, EventsResponse } from '../contract/wire/events.js';
 import type { QueriesResponse, Query, QueryBody, QueryResponse, RunQueryBody } from '../contract/wire/queries.js';
 import type { QuarantinedRecord, QuarantineGroup } from '../contract/wire/quarantine.js';
@@ -35,6 +36,17 @@ import type {
 import type { SqlResponse } from '../contract/wire/sql.js';
 import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
+import {
+  changesCall,
+  type ChangesOptions,
+  type ChangesPage,
+  type ChangesPageOptions,
+  checkPage,
+  readChanges,
+  readSnapshot,
+  type Snapshot,
+  snapshotLines,
+} from './changes.js';
 import { CdpError } from './error.js';
 import {
   batchQuery,
@@ -215,6 +227,54 @@ export class CdpClient {
   /** Takes no more events. The tables stay. */
   async dropEvents(options?: ReadOptions): Promise<void> {
     await this.#events('DELETE', undefined, options);
+  }
+
+  /** The project's feed of changes; null: it has none. */
+  feed(options?: ReadOptions): Promise<FeedState | null> {
+    return this.#feed('GET', undefined, options);
+  }
+
+  /** Keeps changes from now on; for the first time, the project's server restarts. What is missing has its default. */
+  async setFeed(settings: FeedBody = {}, options?: ReadOptions): Promise<FeedState> {
+    return (await this.#feed('PUT', settings, options)) as FeedState;
+  }
+
+  /** Keeps no more changes, and deletes those that are kept. */
+  async dropFeed(options?: ReadOptions): Promise<void> {
+    await this.#feed('DELETE', undefined, options);
+  }
+
+  /**
+   * Yields each change of the feed, and waits for more, until the caller leaves the loop. It goes on after lost
+   * connections and restarts of the service, as often as `maxRetries` says. Without `after` it begins with those that
+   * are committed after the loop has begun.
+   * @throws CdpError such as cursor_expired, whose hint says how to go on
+   */
+  changes(options: ChangesOptions = {}): AsyncGenerator<Change, void> {
+    return readChanges(this.#transport, options);
+  }
+
+  /** One answer of the feed: the changes after a cursor, and the cursor after them. */
+  async changesPage(options: ChangesPageOptions = {}): Promise<ChangesPage> {
+    checkPage(options);
+    const { changes, cursor } = await this.#transport.json<ChangesPage>(changesCall(options));
+    return { changes, cursor };
+  }
+
+  /** Returns the response of {@link changesPage} as JSON text, with all digits of its numbers. */
+  async changesJson(options: ChangesPageOptions = {}): Promise<string> {
+    checkPage(options);
+    return this.#transport.text(changesCall(options));
+  }
+
+  /** The rows of a table, with the cursor from which {@link changes} go on without a gap. */
+  async snapshot<Row = DefaultRow>(table: string, options: ReadOptions = {}): Promise<Snapshot<Row>> {
+    return readSnapshot(this.#transport, table, options);
+  }
+
+  /** Returns the lines of {@link snapshot} as JSON texts: first its cursor, then each row, with all digits of its numbers. */
+  snapshotLines(table: string, options: ReadOptions = {}): AsyncGenerator<string, number, void> {
+    return snapshotLines(this.#transport, table, options);
   }
 
   /** Lists the saved queries. */
@@ -469,21 +529,37 @@ export class CdpClient {
     return this.#transport.open({ ...call, headers: { accept } });
   }
 
-  /** Without a key: it changes more than the project's database, so that no transaction could hold one. */
   async #events(
     method: ApiCall['method'],
     settings: EventSettingsBody | undefined,
-    options: ReadOptions = {},
+    options?: ReadOptions,
   ): Promise<EventSettings | null> {
-    checkOptions(options, READ_NAMES, 'a call about events');
-    const { events } = await this.#transport.json<EventsResponse>({
+    return (await this.#settings<EventsResponse>(method, '/api/cdp/events', settings, options)).events;
+  }
+
+  async #feed(
+    method: ApiCall['method'],
+    settings: FeedBody | undefined,
+    options?: ReadOptions,
+  ): Promise<FeedState | null> {
+    return (await this.#settings<FeedResponse>(method, '/api/cdp/feed', settings, options)).feed;
+  }
+
+  /** Without a key: it changes more than the project's database, so that no transaction could hold one. */
+  #settings<Result>(
+    method: ApiCall['method'],
+    path: string,
+    settings: object | undefined,
+    options: ReadOptions = {},
+  ): Promise<Result> {
+    checkOptions(options, READ_NAMES, 'a call about settings');
+    return this.#transport.json<Result>({
       method,
-      path: '/api/cdp/events',
+      path,
       ...(settings === undefined ? {} : { body: toJson(settings) }),
       idempotent: true,
       signal: options.signal,
     });
-    return events;
   }
 
   #role<Result>(

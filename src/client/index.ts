@@ -13,6 +13,7 @@ export type { RecordSource } from './batches.js';
 export { CdpError, type CdpErrorCode, type ClientErrorCode } from './error.js';
 export { type RawJson, rawJson } from './json.js';
 export type { CallOptions, ReadOptions } from './options.js';
+export type { ChangesOptions, ChangesPage, ChangesPageOptions, Snapshot } from './changes.js';
 export type { DeleteOptions } from './delete.js';
 export type {
   BatchOptions,
@@ -61,6 +62,7 @@ export type {
 } from '../contract/wire/tables.js';
 export type { DistributeBody, Distribution, DistributionResponse } from '../contract/wire/distribution.js';
 export type { EventSettings, EventSettingsBody } from '../contract/wire/events.js';
+export type { Change, ChangeOperation, FeedBody, FeedState } from '../contract/wire/changes.js';
 export type { DropIndexResponse, Index, IndexResponse } from '../contract/wire/indexes.js';
 export type { Query, QueryBody, QueryParameter } from '../contract/wire/queries.js';
 export type { QuarantinedRecord, QuarantineGroup } from '../contract/wire/quarantine.js';

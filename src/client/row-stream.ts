@@ -26,16 +26,27 @@ export interface ArrayStream {
 
 /** @throws CdpError as {@link readBatches}, from `batches` too */
 export async function readArrays(response: Response, signal: AbortSignal | undefined): Promise<ArrayStream> {
+  const { first, batches } = await readHeaded(response, signal);
+  return { ...(JSON.parse(first) as Pick<ArrayStream, 'columns'>), batches };
+}
+
+/**
+ * Reads the first line, which says what the rows after it are.
+ * @throws CdpError as {@link readBatches}, from `batches` too
+ */
+export async function readHeaded(
+  response: Response,
+  signal: AbortSignal | undefined,
+): Promise<Pick<ArrayStream, 'batches'> & { first: string }> {
   const batches = readBatches(response, signal, 1);
   const { value } = await batches.next();
   // A stream without a first line also lacks its last one, so it was interrupted: `readBatches` has thrown.
   const [first = '', ...rows] = value as string[];
-  const { columns } = JSON.parse(first) as Pick<ArrayStream, 'columns'>;
   const rest = async function* () {
     if (rows.length > 0) yield rows;
     return yield* batches;
   };
-  return { columns, batches: rest() };
+  return { first, batches: rest() };
 }
 
 /**

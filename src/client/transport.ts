@@ -81,7 +81,8 @@ export class Transport {
   readonly #fetch: typeof fetch;
   readonly #headers: () => Record<string, string>;
   readonly #maxRetries: number;
-  readonly #timeoutMs: number;
+  /** The time limit of one attempt. */
+  readonly timeoutMs: number;
   /** The position of the last write, if its server has replicas. A bounded read that sends it sees the write. */
   #position = '';
 
@@ -108,7 +109,7 @@ export class Transport {
     this.#fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
     this.#headers = headers ?? (() => ({}));
     this.#maxRetries = maxRetries;
-    this.#timeoutMs = timeoutMs;
+    this.timeoutMs = timeoutMs;
   }
 
   /**
@@ -184,7 +185,7 @@ export class Transport {
     if (signal?.aborted) throw aborted(signal);
     const controller = new AbortController();
     const cancel = () => controller.abort();
-    deadline.start(cancel, this.#timeoutMs);
+    deadline.start(cancel, this.timeoutMs);
     signal?.addEventListener('abort', cancel);
     try {
       const fetch = this.#fetch;
@@ -205,7 +206,7 @@ export class Transport {
     } catch (thrown) {
       if (thrown instanceof CdpError) throw thrown;
       if (signal?.aborted) throw aborted(signal);
-      if (controller.signal.aborted) throw networkError(`No response within ${this.#timeoutMs} ms`, thrown);
+      if (controller.signal.aborted) throw networkError(`No response within ${this.timeoutMs} ms`, thrown);
       throw networkError(`No response${this.#corsHint()}`, thrown);
     } finally {
       deadline.end();

@@ -412,6 +412,9 @@ export class Feed {
 
   /** What a role may read of a table. @throws EngineError database_unavailable */
   async visibleTo(role: string, oid: number): Promise<VisibleColumns> {
+    const rights = await this.rightsOf(role);
+    // It may have been made since the role was looked up.
+    if (!rights.has(oid)) this.rights.delete(role);
     return this.visibleIn(await this.rightsOf(role), role, oid);
   }
 

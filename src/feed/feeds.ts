@@ -194,7 +194,10 @@ export class Feeds {
   /** @throws EngineError request_in_flight */
   async turnOff(project: ProjectRow, entry: AuditRow | null): Promise<void> {
     const { tenancy, files } = this.placeOf(project.placement);
-    if (files === null || project.feed === null) return;
+    if (files === null || project.feed === null) {
+      await this.store(project, null, entry);
+      return;
+    }
     const { server: id } = project.placement;
     await withServer(tenancy.serverOf(project.placement), async () => {
       await (await this.of(project)).turnOff();

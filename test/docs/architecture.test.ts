@@ -20,7 +20,7 @@ describe('docs/architecture.md', () => {
     expect(named.filter((path) => !isThere(path))).toEqual([]);
   });
 
-  it.each(['embedded', 'import', 'tenancy'])('lists each file of src/%s once, and no others', (folder) => {
+  it.each(['embedded', 'feed', 'import', 'tenancy'])('lists each file of src/%s once, and no others', (folder) => {
     const [, table = ''] = map.split(`The files of \`src/${folder}/\``)[1]?.split('\n\n') ?? [];
     const files = readdirSync(join(src, folder)).filter((name) => name.endsWith('.ts'));
     const named = table.split('\n').flatMap((row) => code(row.split('|')[1] ?? ''));

@@ -12,7 +12,7 @@ import { afterAll, expect, it, onTestFinished } from 'vitest';
 import { VERSION } from '../../src/version.js';
 import { blocks, read, root } from '../docs/markdown.js';
 import { endEverything, firstToken, freePort, preparedDataDir, startServe } from '../support/program.js';
-import { call, startTestService } from '../support/service.js';
+import { call, startOwnService } from '../support/service.js';
 
 const run = promisify(execFile);
 const python = '/usr/bin/python3';
@@ -21,7 +21,8 @@ const folder = join(root, 'python');
 afterAll(endEverything);
 
 async function withService(work: (env: NodeJS.ProcessEnv) => Promise<void>): Promise<void> {
-  const service = await startTestService();
+  // A feed of changes needs a server of the project's own.
+  const service = await startOwnService();
   try {
     const { token } = await service.project();
     await work({ PATH: process.env.PATH, CDP_URL: service.url, CDP_TOKEN: token, PYTHONPATH: join(folder, 'src') });

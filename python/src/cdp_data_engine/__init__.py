@@ -4,6 +4,7 @@ Client of the CDP Data Engine: records and SQL over HTTP. Standard library only.
 ``CdpClient`` and ``AsyncCdpClient`` have the same methods; ``cdp_data_engine.dbapi`` is DB-API 2.0.
 """
 
+from ._changes import AsyncSnapshot, Snapshot
 from ._insert import InsertResult, RefusedRecord
 from ._query import QueryResult
 from .aio import AsyncCdpClient
@@ -14,6 +15,7 @@ from .errors import (
     CallerError,
     CdpError,
     ConflictError,
+    CursorExpiredError,
     InternalError,
     NetworkError,
     NotFoundError,
@@ -28,12 +30,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncCdpClient",
+    "AsyncSnapshot",
     "AuthenticationError",
     "BadRequestError",
     "CallerError",
     "CdpClient",
     "CdpError",
     "ConflictError",
+    "CursorExpiredError",
     "InsertResult",
     "InternalError",
     "NetworkError",
@@ -43,6 +47,7 @@ __all__ = [
     "QueryResult",
     "QueryTimeoutError",
     "RefusedRecord",
+    "Snapshot",
     "UnavailableError",
     "UnexpectedAnswerError",
 ]

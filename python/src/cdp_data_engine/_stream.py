@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from ._transport import Stream
 from ._values import Column, converter, converters, convert_rows
@@ -15,17 +15,23 @@ _MAYBE_LAST = (b'{"done":', b'{"error":')
 
 class RowStream:
     """
-    The rows of NDJSON that begins with its columns.
+    The rows of NDJSON that begins with its columns, or with another head.
 
-    :ivar columns: names and types, known when the first rows have arrived
+    :param begins: the beginning of the first line
+    :ivar head: the first line, known when it has arrived
+    :ivar columns: names and types of the head
     """
 
-    def __init__(self, stream: Stream, *, as_lists: bool = False) -> None:
+    def __init__(
+        self, stream: Stream, *, as_lists: bool = False, begins: bytes = b'{"columns":'
+    ) -> None:
+        self.head: Optional[Dict[str, Any]] = None
         self.columns: List[Column] = []
         #: Rows, or rows affected by a statement that returns none; known at the end.
         self.row_count = 0
         self._stream = stream
         self._as_lists = as_lists
+        self._begins = begins
         self._convert: Any = None
         self._rest = b""
         self._held: Optional[bytes] = None
@@ -58,8 +64,8 @@ class RowStream:
     def _rows(self, lines: List[bytes]) -> List[Any]:
         complete: List[bytes] = []
         for line in lines:
-            if self._convert is None and line.startswith(b'{"columns":'):
-                self._begin(json.loads(line)["columns"])
+            if self.head is None and line.startswith(self._begins):
+                self._begin(json.loads(line))
                 continue
             if self._held is not None:
                 complete.append(self._held)
@@ -73,7 +79,9 @@ class RowStream:
         rows: List[Any] = json.loads(b"[%b]" % b",".join(complete))
         return convert_rows(rows, self._convert or {})
 
-    def _begin(self, columns: List[Column]) -> None:
+    def _begin(self, head: Dict[str, Any]) -> None:
+        self.head = head
+        columns: List[Column] = head.get("columns", [])
         self.columns = columns
         if self._as_lists:
             found = ((i, converter(column["type"])) for i, column in enumerate(columns))

@@ -102,6 +102,7 @@ class Transport:
         self.url = _checked_url(os.environ.get("CDP_URL") if url is None else url)
         self._token = _checked_token(os.environ.get("CDP_TOKEN") if token is None else token)
         self._base = urlsplit(self.url).path
+        self.timeout = timeout
         self._connections = Connections(self.url, timeout, ssl_context)
         self._headers = headers
         self._max_retries = max_retries
@@ -233,7 +234,8 @@ def _may_retry(error: CdpError, request: Request) -> bool:
 
 def _delay(error: CdpError, retries: int) -> float:
     """Backoff with full jitter on top of Retry-After: clients do not return all at once."""
-    backoff = min(_BACKOFF_MAX_SECONDS, _BACKOFF_SECONDS * 2.0**retries)
+    # A float has no 2.0**1024.
+    backoff = min(_BACKOFF_MAX_SECONDS, _BACKOFF_SECONDS * 2.0 ** min(retries, 10))
     return (error.retry_after or 0) + random.random() * backoff
 
 

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, AsyncIterator, Callable, Dict, Optional, Sequence, Type, Union
 
-from . import _insert, _quarantine, _query, _schema
+from . import _changes, _insert, _quarantine, _query, _schema
 from . import _operations as ops
+from ._changes import SNAPSHOT_HEAD, AsyncSnapshot, Change, Snapshot
 from ._connections import Cancel
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
 from ._insert_stream import RecordStream, Text, TextStream
@@ -97,6 +98,10 @@ class AsyncCdpClient:
     receipt = asynchronous(ops.receipt)
     receipts = asynchronous(ops.receipts)
     query = asynchronous(_query.query)
+    feed = asynchronous(_changes.feed)
+    set_feed = asynchronous(_changes.set_feed)
+    drop_feed = asynchronous(_changes.drop_feed)
+    changes_page = asynchronous(_changes.changes_page)
 
     async def insert(
         self,
@@ -206,6 +211,38 @@ class AsyncCdpClient:
             after = page["next"]
             if after is None:
                 return
+
+    async def changes(
+        self,
+        *,
+        after: Optional[str] = None,
+        tables: Optional[Sequence[str]] = None,
+        limit: Optional[int] = None,
+    ) -> AsyncIterator[Change]:
+        """See :meth:`CdpClient.changes`."""
+        # Without a cursor, a repeated request would begin later than the first one.
+        wait = _changes.wait_of(self._transport.timeout)
+        while True:
+            page = await self.changes_page(
+                after=after, tables=tables, limit=limit, wait=0 if after is None else wait
+            )
+            for change in page["changes"]:
+                yield change
+            after = page["cursor"]
+
+    async def snapshot(self, table: str) -> AsyncSnapshot:
+        """See :meth:`CdpClient.snapshot`."""
+        cancel = Cancel()
+        stream = await self._in_thread(
+            cancel,
+            self._transport.open,
+            _changes.snapshot_request(table),
+            "application/x-ndjson",
+            cancel,
+        )
+        rows = RowStream(stream, begins=SNAPSHOT_HEAD)
+        first = await self._in_thread(cancel, Snapshot, rows)
+        return AsyncSnapshot(rows, first, lambda: self._in_thread(cancel, rows.next_rows))
 
     async def stream(
         self,

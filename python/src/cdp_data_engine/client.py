@@ -6,8 +6,9 @@ import ssl
 from types import TracebackType
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Type, Union
 
-from . import _insert, _quarantine, _query, _schema
+from . import _changes, _insert, _quarantine, _query, _schema
 from . import _operations as ops
+from ._changes import SNAPSHOT_HEAD, Change, Snapshot
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
 from ._insert_stream import RecordStream, Text, TextStream
 from ._methods import sync
@@ -92,6 +93,10 @@ class CdpClient:
     receipt = sync(ops.receipt)
     receipts = sync(ops.receipts)
     query = sync(_query.query)
+    feed = sync(_changes.feed)
+    set_feed = sync(_changes.set_feed)
+    drop_feed = sync(_changes.drop_feed)
+    changes_page = sync(_changes.changes_page)
 
     def insert(
         self,
@@ -229,6 +234,40 @@ class CdpClient:
             after = page["next"]
             if after is None:
                 return
+
+    def changes(
+        self,
+        *,
+        after: Optional[str] = None,
+        tables: Optional[Sequence[str]] = None,
+        limit: Optional[int] = None,
+    ) -> Iterator[Change]:
+        """
+        Each change of the feed, and then those to come, until the caller leaves the loop. It goes
+        on after lost connections and restarts of the service, as often as ``max_retries`` says.
+
+        :param after: a cursor; default: what is committed after the loop has begun
+        :param limit: changes that one request reads, 1 to 10,000; default 1,000
+        :raises CursorExpiredError: with a ``hint`` how to go on
+        """
+        # Without a cursor, a repeated request would begin later than the first one.
+        wait = _changes.wait_of(self._transport.timeout)
+        while True:
+            page = self.changes_page(
+                after=after, tables=tables, limit=limit, wait=0 if after is None else wait
+            )
+            yield from page["changes"]
+            after = page["cursor"]
+
+    def snapshot(self, table: str) -> Snapshot:
+        """
+        The rows of a table, with the cursor from which :meth:`changes` go on without a gap.
+
+        :raises CdpError: also while it is read: a loop that ends has seen every row
+        """
+        request = _changes.snapshot_request(table)
+        stream = self._transport.open(request, "application/x-ndjson")
+        return Snapshot(RowStream(stream, begins=SNAPSHOT_HEAD))
 
     def stream(
         self,

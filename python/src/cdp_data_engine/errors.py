@@ -75,6 +75,10 @@ class ConflictError(CdpError):
     """409: it exists already, something depends on it, or its key is in use."""
 
 
+class CursorExpiredError(CdpError):
+    """410: the changes after the cursor are no longer kept; ``hint`` says how to go on."""
+
+
 class UnavailableError(CdpError):
     """408, 429, 503: nothing was done, and the retries are used up. ``retry_after`` says when."""
 
@@ -116,6 +120,7 @@ _BY_STATUS: Mapping[int, Type[CdpError]] = {
 }
 
 _BY_CODE: Mapping[str, Type[CdpError]] = {
+    "cursor_expired": CursorExpiredError,
     "outcome_unknown": OutcomeUnknownError,
     "network_error": NetworkError,
     "unexpected_answer": UnexpectedAnswerError,

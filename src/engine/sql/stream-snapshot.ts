@@ -34,10 +34,13 @@ export async function streamSnapshot(
   const [schema, name] = table.includes('.') ? (table.split('.', 2) as [string, string]) : [project.schema, table];
   return project.read({ connection, preamble: [BEGIN], timeoutMs, signal }, async (db) => {
     const [found] = await db.query(sql`SELECT c.oid::bigint, pg_catalog.pg_current_snapshot(), to_jsonb(ARRAY(
-        SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum))
+        SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)),
+        (SELECT pg_catalog.to_jsonb(pg_catalog.array_agg(a.attname ORDER BY k.position)) FROM pg_catalog.pg_index i,
+          pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (number, position), pg_catalog.pg_attribute a
+          WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid AND a.attnum OPERATOR(pg_catalog.=) k.number)
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
       WHERE n.nspname = ${schema} AND c.relname = ${name} AND c.relkind IN ('r', 'p')`);
-    const [oid, snapshot, names] = found ?? [];
+    const [oid, snapshot, names, key] = found ?? [];
     if (oid == null || snapshot == null || names == null)
       throw new EngineError('table_not_found', `There is no table "${table}"`);
     const visible = await feed.visibleTo(role, Number(oid));
@@ -47,7 +50,9 @@ export async function streamSnapshot(
       });
     const columns = (JSON.parse(names) as string[]).filter((column) => visible === 'all' || visible.has(column));
     const cursor = await feed.cursorAfter(snapshot);
-    const head = Buffer.from(`${JSON.stringify({ cursor, table })}\n`);
+    const head = Buffer.from(
+      `${JSON.stringify({ cursor, table, key: JSON.parse(key ?? 'null') as string[] | null })}\n`,
+    );
     const text = sql`SELECT ${join(columns.map((column) => ident(column)))} FROM ${ident(schema, name)}`.text;
     const rows = new RowStream(services, project, options, write);
     const end = await rows.send({ db, text, params: [], ...(await db.describe(text)) }, head);

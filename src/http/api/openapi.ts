@@ -5,6 +5,7 @@ import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import { DOCUMENTED, OPTIONAL, type Schema } from '../../contract/schema.js';
 import * as audit from '../../contract/wire/audit.js';
 import * as batch from '../../contract/wire/batch.js';
+import * as changes from '../../contract/wire/changes.js';
 import * as events from '../../contract/wire/events.js';
 import * as failure from '../../contract/wire/failure.js';
 import * as distribution from '../../contract/wire/distribution.js';
@@ -86,6 +87,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     batch,
     quarantine,
     receipts,
+    changes,
     events,
     dryRun,
     sql,

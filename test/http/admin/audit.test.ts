@@ -134,6 +134,8 @@ describe('works:', () => {
       },
       { operation: 'read_sdk_settings', request: 'GET /v1/projects/any/settings' },
       { operation: 'drop_events', request: 'DELETE /api/cdp/events' },
+      { operation: 'read_feed', request: 'GET /api/cdp/feed' },
+      { operation: 'drop_feed', request: 'DELETE /api/cdp/feed' },
       { operation: 'create_role', request: 'POST /api/cdp/schema/role', body: { name: 'intern' }, object: 'intern' },
       { operation: 'list_roles', request: 'GET /api/cdp/schema/role' },
       { operation: 'read_role', request: 'GET /api/cdp/schema/role/intern', object: 'intern' },
@@ -209,8 +211,11 @@ describe('works:', () => {
       read_members: expect.any(String),
     };
     // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts,
-    // moves.test.ts).
-    const elsewhere = ['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'];
+    // moves.test.ts), or a server of the project's own (feed/reading.test.ts).
+    const elsewhere = [
+      ...['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'],
+      ...['set_feed', 'read_changes', 'read_snapshot'],
+    ];
     const operations = OPERATIONS.map(({ audit }) => audit.operation).filter(
       (operation) => !elsewhere.includes(operation),
     );

@@ -131,12 +131,12 @@ it('the token is in no line of the service log, even at the most verbose level',
 
 describe('a token with one scope', () => {
   const SCREENS: Record<(typeof SCOPES)[number], string[]> = {
-    'schema:read': ['Tables'],
-    'schema:write': ['Tables', 'Events', 'Roles'],
+    'schema:read': ['Tables', 'Changes'],
+    'schema:write': ['Tables', 'Events', 'Changes', 'Roles'],
     'data:append': [],
     'data:write': [],
-    'sql:read': ['SQL', 'Quarantine'],
-    'sql:write': ['SQL', 'Schedules'],
+    'sql:read': ['SQL', 'Quarantine', 'Changes'],
+    'sql:write': ['SQL', 'Changes', 'Schedules'],
     'queries:run': [],
   };
   it.each(SCOPES)('%s: shows what it may use, and no request of the page is refused', async (scope) => {
@@ -163,6 +163,8 @@ describe('a token with one scope', () => {
       await page.getByText('This token may not list the roles').waitFor();
       await links.filter({ hasText: 'Events' }).click();
       await page.getByText('This token may not see the settings').waitFor();
+      await links.filter({ hasText: 'Changes' }).click();
+      await page.getByText('This token may not see the feed').waitFor();
     }
     if (scope.startsWith('sql')) {
       expect(await page.getByRole('switch').count()).toBe(0);
