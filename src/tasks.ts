@@ -17,6 +17,7 @@ const NOT_DONE = {
   clear_prepared_transactions: 'old prepared transactions are not rolled back',
   clear_projects: 'incomplete projects are not removed',
   copy_archives: 'archived WAL is not copied into the backup folder (setting backup-to)',
+  erase_subjects: 'erasures of people do not go on',
   recover_moves: 'interrupted moves are not cleaned up',
   watch_archives: 'archives are not checked',
   watch_disk: 'the free disk space is not checked (setting disk-reserve-mib)',

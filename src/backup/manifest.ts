@@ -3,6 +3,7 @@ import { PROJECT_NAME_PATTERN, ROLE_NAME_PATTERN, SCOPES } from '../contract/nam
 import { type Schema, type Static, Type } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
 import { EventSettings } from '../contract/wire/events.js';
+import { Declaration } from '../contract/wire/subjects.js';
 import { TokenLimits } from '../contract/wire/token-limits.js';
 import { DistributedTable } from './distributed-tables.js';
 import { BadBackup } from './tar.js';
@@ -184,6 +185,9 @@ export const Control = Type.Object({
       own_schemas: Type.Optional(Type.Boolean()),
       /** How it takes events of the tracking API; null: it takes none. Missing in backups of earlier versions. */
       events: Type.Optional(Optional(EventSettings)),
+      /** Whose data it has, and where people are in it. Both missing in backups of earlier versions. */
+      lineage: Type.Optional(Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' })),
+      subjects: Type.Optional(Optional(Declaration)),
       /** Whether its write-ahead log was archived. Missing in backups of earlier versions. */
       archive: Type.Optional(Type.Boolean()),
       /** Roles that it has made. Missing in backups of earlier versions. */

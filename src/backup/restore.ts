@@ -8,6 +8,7 @@ import { FIRST_PROJECT, isReady } from '../contract/projects.js';
 import type { PlacementRequest } from '../contract/servers.js';
 import { tablesInWords, type RestoreDone } from '../contract/wire/admin-socket.js';
 import type { EventSettings } from '../contract/wire/events.js';
+import type { Declaration } from '../contract/wire/subjects.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import type { RoleRow } from '../tenancy/control/role-rows.js';
@@ -112,6 +113,11 @@ interface ChosenProject {
   readonly ownSchemas: boolean;
   /** How it takes events; null: it takes none. */
   readonly events: EventSettings | null;
+  /** Whose data it has, for the ledger of erasures; and where people are in it, null: not declared. */
+  readonly origin: { readonly lineage: string | null; readonly name: string; readonly server: string | null };
+  readonly subjects: Declaration | null;
+  /** Its own lineage from now on; null: a new one. */
+  readonly lineage: string | null;
   /** Whether its write-ahead log was archived. */
   readonly archive: boolean;
   readonly roles: readonly RoleRow[];
@@ -142,7 +148,7 @@ function chooseProjects(
     const stored = control.projects.find(({ name }) => name === saved.name);
     if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL_MEMBER} lacks ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes } = stored;
-    const { own_schemas: ownSchemas = true, events = null, archive = false } = stored;
+    const { own_schemas: ownSchemas = true, events = null, archive = false, lineage = null, subjects = null } = stored;
     const roles = (stored.roles ?? []).map(storedRole);
     // A copy under another name gets no tokens: they were issued for the original.
     const tokens = as === null ? stored.tokens.map(storedToken) : [];
@@ -155,6 +161,10 @@ function chooseProjects(
       quotaBytes,
       ownSchemas,
       events,
+      origin: { lineage, name: saved.name, server: stored.server_id ?? null },
+      subjects,
+      // A copy goes its own way.
+      lineage: as === null ? lineage : null,
       archive,
       roles,
       tokens,
@@ -390,13 +400,17 @@ async function restoreProject(
   services: BackupServices,
   chosen: ChosenProject,
   contents: ProjectContents,
-  { placementRequest, signal }: RestoreOptions,
+  { placementRequest, signal, progress }: RestoreOptions,
 ): Promise<Omit<RestoreDone['projects'][number], 'not_archived'>> {
   const { name, status, tokens, roles } = chosen;
   let filled: Awaited<ReturnType<typeof fillProject>> = { tables: null, left_out: [], damage: null };
   const restoreInto = async ({ id, placement }: NewProject) => {
     filled = await fillProject(services, placement, contents, roles, signal);
+    for (const line of await services.erasures.eraseAgain(placement, chosen.origin, chosen.subjects))
+      progress(`${name}: ${line}`);
+    signal.throwIfAborted();
     await services.control.projects.adoptHistory(id, chosen, tokens);
+    await services.control.subjects.adopt(id, chosen.lineage, chosen.subjects);
     return status;
   };
   await services.projects.restore(name, placementRequest, restoreInto, contents.make);

@@ -87,6 +87,8 @@ export async function controlRow(
     quota_bytes: row.quotaBytes,
     own_schemas: row.placement.ownSchemas,
     events: row.events,
+    lineage: await control.subjects.lineageOf(row.id),
+    subjects: (await control.subjects.declaration(row.id))?.declaration ?? null,
     archive: files !== null && (await files.archivesWal(row.placement.server)),
     roles: roles.map(({ name, comment, createdAt }) => ({ name, comment, created_at: createdAt.toISOString() })),
     tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),

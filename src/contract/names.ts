@@ -29,7 +29,15 @@ export const isRoleName = (name: string): boolean => ROLE_NAME.test(name);
 export const isServiceRole = (name: string): boolean => RESERVED_ROLE.test(name);
 
 /** Scopes of a token (contract C3.9). */
-export const SCOPES = ['schema:read', 'schema:write', 'data:append', 'data:write', 'sql:read', 'sql:write'] as const;
+export const SCOPES = [
+  'schema:read',
+  'schema:write',
+  'data:append',
+  'data:write',
+  'sql:read',
+  'sql:write',
+  'subjects:erase',
+] as const;
 
 export type Scope = (typeof SCOPES)[number];
 
@@ -41,10 +49,13 @@ export const SCOPE_IN_WORDS: Readonly<Record<Scope, string>> = {
   'data:write': 'insert, update and delete records',
   'sql:read': 'run SQL that reads',
   'sql:write': 'run any SQL',
+  'subjects:erase': 'erase everything about a person',
 };
 
-/** The scopes of a token for which none are chosen: `data:write` includes `data:append`. */
-export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'data:append');
+/** The scopes of a token for which none are chosen: `data:write` includes `data:append`, and few may erase people. */
+export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter(
+  (scope) => scope !== 'data:append' && scope !== 'subjects:erase',
+);
 
 /** The scopes of a token that only reads. */
 export const READ_SCOPES: readonly Scope[] = ['schema:read', 'sql:read'];

@@ -55,6 +55,7 @@ export function openApiDocument(operations: readonly Operation[]): Json {
       { name: 'schema', description: 'Tables, columns, indexes and roles' },
       { name: 'data', description: 'Records' },
       { name: 'sql', description: 'Free SQL' },
+      { name: 'subjects', description: 'Finding, handing over and erasing people' },
       { name: 'token', description: 'The token of a request' },
       { name: 'admin', description: 'Projects, tokens, Postgres servers and moves between them, with an admin token' },
     ],

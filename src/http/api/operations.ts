@@ -16,6 +16,7 @@ import { REQUESTS } from './requests.js';
 import { SERVERS } from './servers.js';
 import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
+import { SUBJECTS } from './subjects.js';
 import { TABLES } from './tables.js';
 import { TOKENS } from './tokens.js';
 
@@ -30,6 +31,7 @@ const OF_PROJECTS = [
   ...EVENTS,
   RUN_SQL,
   RUN_QUERIES,
+  ...SUBJECTS,
 ];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS];
 

@@ -21,6 +21,7 @@ import { ControlPool } from './control-pool.js';
 import { ProjectRows } from './project-rows.js';
 import { RoleRows } from './role-rows.js';
 import { ServerRows } from './server-rows.js';
+import { SubjectRows } from './subject-rows.js';
 import { TokenRows } from './token-rows.js';
 
 /** About 300 kB, for which Postgres uses a temporary file if `work_mem` is smaller. */
@@ -35,6 +36,7 @@ export class ControlDatabase {
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
   readonly backups: BackupRows;
+  readonly subjects: SubjectRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -49,6 +51,7 @@ export class ControlDatabase {
     this.tokens = new TokenRows(this.controlPool);
     this.servers = new ServerRows(this.controlPool);
     this.backups = new BackupRows(this.controlPool);
+    this.subjects = new SubjectRows(this.controlPool);
   }
 
   /**

@@ -95,10 +95,15 @@ export class ProjectRows {
       sql`INSERT INTO cdp.roles (project_id, name, comment, created_at)
           SELECT ${restoredId}::uuid, name, comment, created_at FROM cdp.roles WHERE project_id = ${id} AND ${areReady}
           ON CONFLICT DO NOTHING`,
+      sql`UPDATE cdp.projects restored SET lineage = coalesce(old.lineage, old.id)
+          FROM cdp.projects old WHERE restored.id = ${restoredId} AND old.id = ${id} AND ${areReady}`,
+      sql`INSERT INTO cdp.subjects (project_id, declaration, declared_at)
+          SELECT ${restoredId}::uuid, declaration, declared_at FROM cdp.subjects WHERE project_id = ${id} AND ${areReady}
+          ON CONFLICT (project_id) DO UPDATE SET declaration = excluded.declaration, declared_at = excluded.declared_at`,
       withEntry(sql`SELECT id AS project_id FROM cdp.projects WHERE id = ${restoredId} AND name = ${name}`, entry),
       COMMIT,
     ]);
-    return results[6]?.rows.length === 1;
+    return results[8]?.rows.length === 1;
   }
 
   setQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {
