@@ -136,7 +136,8 @@ async function restoreProjects(
       const filled = await fillProject(services, placement, contents, stored?.roles ?? [], signal);
       const origin = { lineage: await control.subjects.lineageOf(id), name, server: placement.server };
       const { declaration = null } = (await control.subjects.declaration(id)) ?? {};
-      for (const line of await services.erasures.eraseAgain(placement, origin, declaration)) progress(`${name}: ${line}`);
+      for (const line of await services.erasures.eraseAgain(placement, origin, declaration))
+        progress(`${name}: ${line}`);
       return { ...filled, reaches: contents.reaches, isArchived: stored?.archive === true };
     } catch (error) {
       // The first failure tells more.

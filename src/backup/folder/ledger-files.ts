@@ -41,10 +41,7 @@ const isKey = describes(KeyFile);
  * Writes what the folder lacks of the ledger. Does nothing if nothing has been saved there, or by another installation.
  * @throws RestoredElsewhere; the system's error
  */
-export async function saveLedger(
-  { control }: { readonly control: ControlDatabase },
-  folder: string,
-): Promise<void> {
+export async function saveLedger({ control }: { readonly control: ControlDatabase }, folder: string): Promise<void> {
   const found = await readEpoch(folder);
   if (found === null) return;
   const own = await ownEpoch({ control });
@@ -58,7 +55,8 @@ export async function saveLedger(
   const write = async (name: string, content: object): Promise<void> => {
     if (!there.has(name)) await replaceFile(join(place, name), `${JSON.stringify(content)}\n`, 0o600);
   };
-  for (const { id, wrapped } of await control.subjects.keys('ledger')) await write(`key-${id}.json`, { key: id, wrapped });
+  for (const { id, wrapped } of await control.subjects.keys('ledger'))
+    await write(`key-${id}.json`, { key: id, wrapped });
   for (const { id, lineage, projectId, project, server, kind, erasedAt, ledger } of entries) {
     const file: Static<typeof EntryFile> = {
       ...{ id, lineage, project_id: projectId, project, server, kind, erased_at: erasedAt?.toISOString() ?? null },

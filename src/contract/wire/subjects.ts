@@ -79,7 +79,9 @@ export type DeclareSubjectsBody = Static<typeof DeclareSubjectsBody>;
 
 const NotCovered = Type.Object({
   table: Type.String(),
-  columns: Type.Array(Type.String(), { description: 'Columns whose names look like those of identifiers; maybe none.' }),
+  columns: Type.Array(Type.String(), {
+    description: 'Columns whose names look like those of identifiers; maybe none.',
+  }),
 });
 export type NotCovered = Static<typeof NotCovered>;
 
@@ -150,7 +152,8 @@ export const SubjectBody = Type.Record(subject, which);
 export interface SubjectBody {
   readonly max_rows?: number;
   readonly joined?: true;
-  readonly [kind: string]: Readonly<Record<string, string | number | readonly (string | number)[]>> | number | true | undefined;
+  readonly [kind: string]:
+    Readonly<Record<string, string | number | readonly (string | number)[]>> | number | true | undefined;
 }
 
 export const FindQuery = Type.Object({
@@ -222,6 +225,9 @@ export const ErasureResult = Type.Object({
   }),
   places: Type.Array(Type.Object({ place: Type.String(), count: Type.Integer() })),
   rounds: Type.Integer({ description: 'How often it was erased until a second look found nothing.' }),
+  came_meanwhile: Type.Integer({
+    description: 'Rows that others committed while it ran. They are of the state after it, and stay.',
+  }),
   looked_through: Type.Array(Type.String(), { description: 'Columns of the second look before the commit.' }),
   missing_indexes: Type.Array(MissingIndex),
 });

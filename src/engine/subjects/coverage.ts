@@ -2,7 +2,13 @@
 import { normalized } from '../../contract/subjects.js';
 import type { Declaration, MissingIndex, NotCovered, SubjectKind } from '../../contract/wire/subjects.js';
 import { ident } from '../../pg/index.js';
-import { type CatalogColumn, type CatalogTable, hasOperator, type SubjectCatalog, type Subjects } from './subject-tables.js';
+import {
+  type CatalogColumn,
+  type CatalogTable,
+  hasOperator,
+  type SubjectCatalog,
+  type Subjects,
+} from './subject-tables.js';
 
 /** Names of columns that look as if they held people. */
 const LOOKS_LIKE =
@@ -12,7 +18,8 @@ const LOOKS_LIKE =
 const IDENTIFIES =
   /(^|_)(e?_?mail(_?address)?|phone(_?(no|number))?|mobile(_?(no|number))?|(user|customer|client|member|person|contact|visitor|anonymous|subscriber|patient|employee)_?(id|no|nr|num|number|key|uuid))$/i;
 
-const PEOPLE = /^(.*_)?(users?|customers?|clients?|members?|people|persons?|contacts?|visitors?|subscribers?|patients?|employees?|profiles?)$/i;
+const PEOPLE =
+  /^(.*_)?(users?|customers?|clients?|members?|people|persons?|contacts?|visitors?|subscribers?|patients?|employees?|profiles?)$/i;
 
 const isTable = ({ kind, isPartition }: CatalogTable): boolean => (kind === 'r' || kind === 'p') && !isPartition;
 
@@ -25,7 +32,9 @@ export function notCovered(catalog: SubjectCatalog, declaration: Declaration): N
   return [...catalog.tables.values()].filter(isTable).flatMap((table) => {
     const kinds = declared.filter(([name]) => name === table.shown).map(([, one]) => one);
     const covered = new Set(
-      kinds.flatMap(({ columns, erase }) => (erase === 'delete' ? ['*'] : [...Object.keys(columns), ...Object.keys(erase.set)])),
+      kinds.flatMap(({ columns, erase }) =>
+        erase === 'delete' ? ['*'] : [...Object.keys(columns), ...Object.keys(erase.set)],
+      ),
     );
     if (covered.has('*')) return [];
     const columns = table.columns.map(({ name }) => name).filter((name) => LOOKS_LIKE.test(name) && !covered.has(name));
@@ -46,7 +55,8 @@ export const missingIndexes = ({ tables }: Subjects): MissingIndex[] =>
           .map(({ name, normalization, type }) => {
             const column = ident(name).text;
             const plain = hasOperator(type) ? column : `(${column}::text)`;
-            const key = normalization === 'exact-1' ? plain : `_cdp.caseless_1(${column}${type === 'text' ? '' : '::text'})`;
+            const key =
+              normalization === 'exact-1' ? plain : `_cdp.caseless_1(${column}${type === 'text' ? '' : '::text'})`;
             return { table: shown, column: name, sql: `CREATE INDEX ON ${ident(schema, table).text} (${key})` };
           }),
   );
@@ -84,7 +94,10 @@ export function propose({ tables, foreignKeys }: SubjectCatalog): Declaration | 
       });
     }
   }
-  const kind: { identifiers: SubjectKind['identifiers']; tables: SubjectKind['tables'] } = { identifiers: {}, tables: {} };
+  const kind: { identifiers: SubjectKind['identifiers']; tables: SubjectKind['tables'] } = {
+    identifiers: {},
+    tables: {},
+  };
   for (const table of usable) {
     const columns = table.columns.flatMap(({ name }): [string, string][] => {
       const identifier = identifiers.get(key(table.shown, name));

@@ -9,7 +9,14 @@ import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { Audit } from '../audit/audit.js';
 import { type SchemaOptions, schemaRead } from '../schema/schema-change.js';
 import { missingIndexes, notCovered, propose } from './coverage.js';
-import { type Home, type Problem, readSubjectCatalog, resolveKind, type Runner, type Subjects } from './subject-tables.js';
+import {
+  type Home,
+  type Problem,
+  readSubjectCatalog,
+  resolveKind,
+  type Runner,
+  type Subjects,
+} from './subject-tables.js';
 
 interface DeclarationServices {
   readonly control: ControlDatabase;

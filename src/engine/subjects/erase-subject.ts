@@ -4,9 +4,24 @@ import { counted } from '../../contract/message-text.js';
 import type { ErasureResult } from '../../contract/wire/subjects.js';
 import { fixed, type Fragment, ident, join, sql, trusted } from '../../pg/index.js';
 import { missingIndexes } from './coverage.js';
-import { belongsTo, type Bounds, countRows, findSubject, type Found, requireNotJoined, type Values } from './find-subject.js';
+import {
+  belongsTo,
+  type Bounds,
+  countRows,
+  findSubject,
+  type Found,
+  requireNotJoined,
+  type Values,
+} from './find-subject.js';
 import { PLACES } from './places.js';
-import { type Home, type Runner, type SetColumn, type Subjects, type SubjectTable, tableName } from './subject-tables.js';
+import {
+  type Home,
+  type Runner,
+  type SetColumn,
+  type Subjects,
+  type SubjectTable,
+  tableName,
+} from './subject-tables.js';
 import { Traces } from './traces.js';
 
 /** How often to erase what triggers and others have written meanwhile, until nothing is left. */
@@ -37,42 +52,70 @@ export async function eraseSubject(
   await db.run([SEE_EVERYTHING]);
   await requireNoPrepared();
   const before = await writtenRows(db, home);
+  const start = await startOf(db);
   let found = await findSubject(db, subjects, asked, bounds);
   requireNotJoined(found, bounds);
   const own = new Map(subjects.tables.map(({ shown }) => [shown, { deleted: 0, changed: 0 }]));
   let rounds = 0;
-  for (let left = found.rows; ; rounds++) {
-    const remaining = [...left].filter(([, count]) => count > 0);
-    if (remaining.length === 0) break;
-    if (rounds === MOST_ROUNDS) throw keptBy(remaining);
+  for (let left = withRows(found.rows); left.length > 0; rounds++) {
+    if (rounds === MOST_ROUNDS) throw keptBy(left);
     for (const table of subjects.tables) {
       const condition = belongsTo(table, found.values);
-      if (condition === null || (rounds > 0 && left.get(table.shown) === 0)) continue;
+      if (condition === null || found.rows.get(table.shown) === 0) continue;
       const count = await db.rowCount(eraseRows(table, condition));
       const sums = own.get(table.shown);
       if (sums !== undefined) sums[table.set === null ? 'deleted' : 'changed'] += count;
     }
     // By the links, too: a row that came meanwhile may name others.
     found = await findSubject(db, subjects, found.values, { ...bounds, joined: true });
-    left = found.rows;
+    left = withRows(found.rows);
+    if (left.length > 0)
+      left = withRows(await countRows(db, subjects, found.values, bounds.maxRows, isOfBefore(start)));
   }
+  const cameMeanwhile = withRows(found.rows).reduce((sum, [, count]) => sum + count, 0);
   const traces = new Traces(subjects, found.values);
   const places: { place: string; count: number }[] = [];
-  for (const { name, erase } of PLACES)
-    places.push({ place: name, count: await erase({ db, traces, erases: true }) });
+  for (const { name, erase } of PLACES) places.push({ place: name, count: await erase({ db, traces, erases: true }) });
   await requireNoPrepared();
   const after = await writtenRows(db, home);
-  const [transaction] = await db.query(sql`SELECT pg_catalog.pg_current_xact_id()`);
   const result: ErasureResult = {
-    transaction: transaction?.[0] ?? null,
+    transaction: start.transaction,
     tables: [...own].map(([table, sums]) => ({ table, ...sums })),
     others: othersOf(before, after, own),
     places,
     rounds,
+    came_meanwhile: cameMeanwhile,
     looked_through: subjects.tables.flatMap(({ shown, columns }) => columns.map(({ name }) => `${shown}.${name}`)),
     missing_indexes: missingIndexes(subjects),
   };
   return { found, result };
+}
+
+const withRows = (rows: ReadonlyMap<string, number>): (readonly [string, number])[] =>
+  [...rows].filter(([, count]) => count > 0);
+
+/** The state before the erasure: a snapshot, and the number of its transaction. */
+interface Start {
+  readonly snapshot: string;
+  readonly transaction: string;
+}
+
+async function startOf(db: Runner): Promise<Start> {
+  const [row] = await db.query(sql`SELECT pg_catalog.pg_current_snapshot(), pg_catalog.pg_current_xact_id()`);
+  return { snapshot: row?.[0] ?? '', transaction: row?.[1] ?? '' };
+}
+
+/**
+ * A condition on a visible row: it is of the state before, or this transaction has written it, perhaps in a trigger. Others
+ * are of the state after. xmin has 32 bits, and counts from the number of the transaction.
+ */
+function isOfBefore({ snapshot, transaction }: Start): Fragment {
+  const now = sql`${transaction}::pg_catalog.int8`;
+  const ahead = sql`((xmin::pg_catalog.text::pg_catalog.int8 - ${now} % 4294967296 + 4294967296) % 4294967296)`;
+  const number = sql`GREATEST(${now} + CASE WHEN ${ahead} < 2147483648 THEN ${ahead} ELSE ${ahead} - 4294967296 END, 3)`;
+  const full = sql`(${number})::pg_catalog.text::pg_catalog.xid8`;
+  return sql`(pg_catalog.pg_visible_in_snapshot(${full}, ${snapshot}::pg_catalog.pg_snapshot)
+    OR pg_catalog.pg_xact_status(${full}) IS DISTINCT FROM 'committed')`;
 }
 
 /** How many rows there are of what was erased. */

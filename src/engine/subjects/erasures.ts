@@ -135,7 +135,7 @@ export class Erasures {
       if (isErased) await this.eraseNow(await this.rowOf(project.id, id), project, { signal });
     } catch (error) {
       if (isTemporary(error) && !(error instanceof EngineError && error.code === 'table_busy')) throw error;
-      await control.subjects.setFailed(id, messageOf(error));
+      await control.subjects.setFailed(id, reasonOf(error));
       throw error;
     } finally {
       this.mine.add(id);
@@ -218,10 +218,10 @@ export class Erasures {
       return true;
     } catch (error) {
       if (!isTemporary(error) && row.state === 'running') {
-        await control.subjects.setFailed(row.id, messageOf(error));
+        await control.subjects.setFailed(row.id, reasonOf(error));
         return true;
       }
-      await control.subjects.noteError(row.id, messageOf(error));
+      await control.subjects.noteError(row.id, reasonOf(error));
       return false;
     }
   }
@@ -262,7 +262,10 @@ export class Erasures {
     const [notCovered] =
       uncovered.length > 0
         ? uncovered
-        : [(await project.read({ connection: 'write', signal }, (db) => resolveNow(db, home, kind, declared, true))).notCovered];
+        : [
+            (await project.read({ connection: 'write', signal }, (db) => resolveNow(db, home, kind, declared, true)))
+              .notCovered,
+          ];
     const result = mark.result as ErasureResult;
     const receipt = await signReceipt(keys, {
       ...{ version: 1, issuer: control.instanceId, project: project.name, erasure: id, kind },
@@ -334,9 +337,21 @@ export class Erasures {
         until: until.toISOString(),
       });
     }
-    held.push({ what: 'backup files that an operator made with cdp backup, and copies outside the service', until: null });
+    held.push({
+      what: 'backup files that an operator made with cdp backup, and copies outside the service',
+      until: null,
+    });
     return held;
   }
+}
+
+/** Without what Postgres or code of the project says, which may name the person. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof EngineError)) return 'internal';
+  const { code, message, postgres } = error;
+  if (postgres === undefined) return `${code}: ${message}`;
+  const { sqlstate, constraint } = postgres;
+  return `${code}: SQLSTATE ${sqlstate}${constraint === undefined ? '' : `, constraint ${constraint}`}`;
 }
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

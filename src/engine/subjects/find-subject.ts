@@ -7,7 +7,14 @@ import { counted, quoted } from '../../contract/message-text.js';
 import type { Normalization } from '../../contract/subjects.js';
 import type { Joined } from '../../contract/wire/subjects.js';
 import { type Fragment, ident, join, sql } from '../../pg/index.js';
-import { hasOperator, type Runner, type SubjectColumn, type Subjects, type SubjectTable, tableName } from './subject-tables.js';
+import {
+  hasOperator,
+  type Runner,
+  type SubjectColumn,
+  type Subjects,
+  type SubjectTable,
+  tableName,
+} from './subject-tables.js';
 
 /** Values by identifier, normalised. */
 export type Values = ReadonlyMap<string, ReadonlySet<string>>;
@@ -62,8 +69,7 @@ function hasOneOf(column: SubjectColumn, values: Iterable<string>): Fragment {
     return sql`${normalizedColumn(column)} ${EQUALS} ANY (${all}::pg_catalog.text[])`;
   const plain = ident(name);
   if (/int|integer/.test(type)) return sql`${plain} ${EQUALS} ANY (${all.filter(isInteger)}::pg_catalog.int8[])`;
-  if (type === 'uuid')
-    return sql`${plain} ${EQUALS} ANY (${all.filter((text) => UUID.test(text))}::pg_catalog.uuid[])`;
+  if (type === 'uuid') return sql`${plain} ${EQUALS} ANY (${all.filter((text) => UUID.test(text))}::pg_catalog.uuid[])`;
   return sql`${plain} ${EQUALS} ANY (${all}::pg_catalog.text[])`;
 }
 
@@ -191,12 +197,13 @@ async function follow(
 const tooManyRows = ({ shown }: SubjectTable, maxRows: number): EngineError =>
   tooMany(`More than ${maxRows} rows of ${quoted(shown)} match`, maxRows);
 
-/** @throws EngineError invalid_request */
+/** @param which only those rows @throws EngineError invalid_request */
 export async function countRows(
   db: Runner,
   { tables }: Subjects,
   values: Values,
   maxRows: number,
+  which = sql`true`,
 ): Promise<Map<string, number>> {
   const counts = new Map(tables.map(({ shown }) => [shown, 0]));
   const looked = tables.flatMap((table) => {
@@ -206,7 +213,7 @@ export async function countRows(
   const results = await db.run(
     looked.map(
       ({ table, condition }) =>
-        sql`SELECT pg_catalog.count(*) FROM (SELECT FROM ${tableName(table)} WHERE ${condition} LIMIT ${maxRows + 1}) AS found`,
+        sql`SELECT pg_catalog.count(*) FROM (SELECT FROM ${tableName(table)} WHERE ${condition} AND ${which} LIMIT ${maxRows + 1}) AS found`,
     ),
   );
   looked.forEach(({ table }, i) => {

@@ -119,7 +119,10 @@ async function reapplyGroup(
   if (first === undefined || key === undefined) return 0;
   const { kind } = first;
   const ofBackup = saved?.[kind];
-  const declarations = [...group.map(({ ledger }) => ledger.declaration), ...(ofBackup === undefined ? [] : [ofBackup])];
+  const declarations = [
+    ...group.map(({ ledger }) => ledger.declaration),
+    ...(ofBackup === undefined ? [] : [ofBackup]),
+  ];
   const { subjects, problems } = resolveKind(kind, union(declarations), await readSubjectCatalog(db, home));
   for (const { problem } of problems) if (!problem.startsWith('No column')) notApplied.push(problem);
   await db.run([SEE_EVERYTHING, fixed('SET LOCAL statement_timeout = 0')]);
@@ -132,8 +135,17 @@ async function reapplyGroup(
   const people = subjects.tables.filter(({ onePerSubject }) => onePerSubject);
   const leadsToOthers = people.some(({ shown }) => (linked.rows.get(shown) ?? 0) > (direct.rows.get(shown) ?? 0));
   if (leadsToOthers)
-    notApplied.push(`Links that lead to others of ${kind} were not followed: only rows with an erased identifier are gone`);
-  const { result } = await eraseSubject(db, home, subjects, values, { ...unbounded, followsLinks: !leadsToOthers }, () => Promise.resolve());
+    notApplied.push(
+      `Links that lead to others of ${kind} were not followed: only rows with an erased identifier are gone`,
+    );
+  const { result } = await eraseSubject(
+    db,
+    home,
+    subjects,
+    values,
+    { ...unbounded, followsLinks: !leadsToOthers },
+    () => Promise.resolve(),
+  );
   return result.tables.reduce((sum, { deleted, changed }) => sum + deleted + changed, 0);
 }
 

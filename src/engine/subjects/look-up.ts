@@ -8,14 +8,7 @@ import { fixed, ident, join, sql, trusted } from '../../pg/index.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { declaredKind, homeOf, resolveNow } from './declaration.js';
 import { SEE_EVERYTHING } from './erase-subject.js';
-import {
-  belongsTo,
-  type Bounds,
-  DEFAULT_MAX_ROWS,
-  findSubject,
-  type Found,
-  normalizeAsked,
-} from './find-subject.js';
+import { belongsTo, type Bounds, DEFAULT_MAX_ROWS, findSubject, type Found, normalizeAsked } from './find-subject.js';
 import { PLACES } from './places.js';
 import { readSubjectCatalog, type Subjects, tableName } from './subject-tables.js';
 import { Traces } from './traces.js';
@@ -36,7 +29,10 @@ export function askedSubject({ max_rows: maxRows = DEFAULT_MAX_ROWS, joined, ...
   const [kind, given] = first;
   const identifiers = Object.fromEntries(
     Object.entries(given as Readonly<Record<string, string | number | readonly (string | number)[]>>).map(
-      ([name, values]) => [name, (Array.isArray(values) ? (values as (string | number)[]) : [values as string | number]).map(textOf)],
+      ([name, values]) => [
+        name,
+        (Array.isArray(values) ? (values as (string | number)[]) : [values as string | number]).map(textOf),
+      ],
     ),
   );
   const subjects = Math.max(...Object.values(identifiers).map((values) => new Set(values).size));
@@ -45,11 +41,14 @@ export function askedSubject({ max_rows: maxRows = DEFAULT_MAX_ROWS, joined, ...
 
 function textOf(value: string | number): string {
   if (typeof value === 'string') {
-    if (/[\0\p{Cs}]/u.test(value)) throw new EngineError('invalid_value', 'An identifier is no text that Postgres can store');
+    if (/[\0\p{Cs}]/u.test(value))
+      throw new EngineError('invalid_value', 'An identifier is no text that Postgres can store');
     return value;
   }
   if (Number.isSafeInteger(value)) return String(value);
-  throw new EngineError('invalid_value', 'An identifier is too large for a number of JSON', { hint: 'Send it as a string.' });
+  throw new EngineError('invalid_value', 'An identifier is too large for a number of JSON', {
+    hint: 'Send it as a string.',
+  });
 }
 
 const SNAPSHOT = fixed('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
@@ -122,7 +121,11 @@ export function findSubjects(
   });
 }
 
-async function visitPlaces(db: QueryRunner, subjects: Subjects, found: Found): Promise<{ place: string; count: number }[]> {
+async function visitPlaces(
+  db: QueryRunner,
+  subjects: Subjects,
+  found: Found,
+): Promise<{ place: string; count: number }[]> {
   const traces = new Traces(subjects, found.values);
   const places: { place: string; count: number }[] = [];
   for (const { name, erase } of PLACES) places.push({ place: name, count: await erase({ db, traces, erases: false }) });
@@ -170,7 +173,9 @@ export function exportSubject(
     }
     const identifiers = Object.fromEntries(Array.from(found.values, ([name, values]) => [name, [...values]]));
     const places = options.asWriter ? await visitPlaces(db, subjects, found) : [];
-    const [at] = await db.query(sql`SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.now()), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`);
+    const [at] = await db.query(
+      sql`SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.now()), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
+    );
     return {
       rows: total,
       manifest: {
@@ -208,7 +213,9 @@ async function search(
       continue;
     }
     const counts = columns.map(
-      ({ name }) => sql`pg_catalog.count(*) FILTER (WHERE EXISTS (SELECT FROM pg_catalog.unnest(${all}::pg_catalog.text[]) AS wanted
+      ({
+        name,
+      }) => sql`pg_catalog.count(*) FILTER (WHERE EXISTS (SELECT FROM pg_catalog.unnest(${all}::pg_catalog.text[]) AS wanted
         WHERE pg_catalog.strpos(pg_catalog.lower(${ident(name)}::pg_catalog.text), wanted) OPERATOR(pg_catalog.>) 0))`,
     );
     const [row] = await db.query(sql`SELECT ${join(counts)} FROM ${tableName(table)}`);

@@ -47,9 +47,7 @@ async function visitQuarantine({ db, traces, erases }: Visit): Promise<number> {
     const ids = rows.filter((row) => isQuarantined(row, traces)).map(([id]) => id ?? '');
     found += ids.length;
     if (erases && ids.length > 0)
-      await db.query(
-        sql`DELETE FROM _cdp.quarantined WHERE id OPERATOR(pg_catalog.=) ANY (${ids}::pg_catalog.uuid[])`,
-      );
+      await db.query(sql`DELETE FROM _cdp.quarantined WHERE id OPERATOR(pg_catalog.=) ANY (${ids}::pg_catalog.uuid[])`);
     after = last;
   }
 }

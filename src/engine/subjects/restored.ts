@@ -43,7 +43,9 @@ export async function eraseAgain(
   if (entries.length === 0) {
     const isUnknown = declaration !== null && !(await control.subjects.knows(origin));
     return isUnknown
-      ? ['NOT ERASED AGAIN: this installation has no ledger of the project, so people erased after the backup are back in it']
+      ? [
+          'NOT ERASED AGAIN: this installation has no ledger of the project, so people erased after the backup are back in it',
+        ]
       : [];
   }
   const tenancy = servers.tenancyOf(placement);
@@ -58,7 +60,9 @@ export async function eraseAgain(
   return [
     ...(done.erasures === 0
       ? []
-      : [`${counted(done.erasures, 'erasure')} made after the backup applied, ${counted(done.rows, 'row')} erased again`]),
+      : [
+          `${counted(done.erasures, 'erasure')} made after the backup applied, ${counted(done.rows, 'row')} erased again`,
+        ]),
     ...done.notApplied.map((what) => `NOT ERASED AGAIN: ${what}`),
   ];
 }

@@ -60,7 +60,9 @@ export class SubjectKeys {
   async publicKeys(): Promise<Readonly<Record<string, unknown>>[]> {
     const keys = await this.rows.keys('receipts');
     if (keys.length === 0) await this.signer();
-    return (keys.length > 0 ? keys : await this.rows.keys('receipts')).flatMap(({ publicKey }) => (publicKey === null ? [] : [publicKey]));
+    return (keys.length > 0 ? keys : await this.rows.keys('receipts')).flatMap(({ publicKey }) =>
+      publicKey === null ? [] : [publicKey],
+    );
   }
 
   /** Encrypts what an erasure looks for, until it has ended. */
@@ -71,7 +73,8 @@ export class SubjectKeys {
   /** @throws EngineError internal if neither secret opens it */
   open(sealed: Buffer): unknown {
     const plain = this.unwrap(sealed.toString('base64'));
-    if (plain === null) throw new EngineError('internal', 'The erasure was begun under another CDP_SECRET: begin it again');
+    if (plain === null)
+      throw new EngineError('internal', 'The erasure was begun under another CDP_SECRET: begin it again');
     return JSON.parse(plain.plain.toString()) as unknown;
   }
 

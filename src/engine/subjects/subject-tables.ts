@@ -1,7 +1,12 @@
 /** Where people are: a declaration as Postgres's catalogs see it now, and what is wrong with it. */
 import type { Normalization } from '../../contract/subjects.js';
 import { quoted } from '../../contract/message-text.js';
-import { SUBJECT_FIELDS, type DeclaredTable, type SubjectKind, type SubjectProblem } from '../../contract/wire/subjects.js';
+import {
+  SUBJECT_FIELDS,
+  type DeclaredTable,
+  type SubjectKind,
+  type SubjectProblem,
+} from '../../contract/wire/subjects.js';
 import type { ErrorCode } from '../../contract/errors.js';
 import { type Fragment, ident, type Result, type Row, sql, type Statement, type Step } from '../../pg/index.js';
 
@@ -174,7 +179,9 @@ export function resolveKind(
     if (!used.has(identifier))
       problems.push(wrong(kind, undefined, `No column holds the identifier ${quoted(identifier)}`));
   if ((SUBJECT_FIELDS as readonly string[]).includes(kind))
-    problems.push(wrong(kind, undefined, `A kind cannot be called ${quoted(kind)}: requests have a field of this name`));
+    problems.push(
+      wrong(kind, undefined, `A kind cannot be called ${quoted(kind)}: requests have a field of this name`),
+    );
   const materializedViews = (declared.materialized_views ?? []).flatMap((name) => {
     const view = catalog.tables.get(name);
     if (view?.kind === 'm') return [view];
@@ -201,12 +208,15 @@ function resolveTable(
 ): SubjectTable | null {
   const table = catalog.tables.get(shown);
   const add = (problem: string, column?: string, error?: ErrorCode) =>
-    problems.push(wrong(shown, column, `${quoted(shown)}${column === undefined ? '' : `.${quoted(column)}`} ${problem}`, error));
+    problems.push(
+      wrong(shown, column, `${quoted(shown)}${column === undefined ? '' : `.${quoted(column)}`} ${problem}`, error),
+    );
   if (table === undefined) {
     problems.push(wrong(shown, undefined, `There is no table ${quoted(shown)}`, 'table_not_found'));
     return null;
   }
-  const notATable = KINDS[table.kind] ?? (table.isPartition ? 'a partition: declare the table that it is part of' : null);
+  const notATable =
+    KINDS[table.kind] ?? (table.isPartition ? 'a partition: declare the table that it is part of' : null);
   if (notATable !== null) {
     add(`is ${notATable}`);
     return null;
@@ -226,10 +236,12 @@ function resolveTable(
     if (column === undefined) add('does not exist', name, 'column_not_found');
     if (column === undefined || normalization === undefined) return [];
     if (column.isGenerated) add('is generated', name);
-    if (/^(jsonb?|bytea|xml)$|\[\]$/.test(column.type)) add(`has the type ${column.type}, which identifies nobody`, name);
+    if (/^(jsonb?|bytea|xml)$|\[\]$/.test(column.type))
+      add(`has the type ${column.type}, which identifies nobody`, name);
     if (set !== null && !Object.hasOwn(set, name))
       add('would still identify people, because the rows stay: set it, or delete the rows', name);
-    const isIndexed = normalization === 'exact-1' ? column.isIndexed && hasOperator(column.type) : column.isCaselessIndexed;
+    const isIndexed =
+      normalization === 'exact-1' ? column.isIndexed && hasOperator(column.type) : column.isCaselessIndexed;
     return [{ name, identifier, normalization, type: column.type, isIndexed }];
   });
   const setColumns = Object.entries(set ?? {}).flatMap(([name, to]) => {

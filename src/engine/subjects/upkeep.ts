@@ -47,7 +47,10 @@ export async function cleanUp(
     resolveNow(db, homeOf(project), kind, declared, true).then((resolved) => resolved.subjects),
   );
   for (const table of subjects.tables) {
-    if (deep) await step(`VACUUM FULL ${table.shown} (ACCESS EXCLUSIVE lock)`, () => run(sql`VACUUM (FULL, ANALYZE) ${tableName(table)}`));
+    if (deep)
+      await step(`VACUUM FULL ${table.shown} (ACCESS EXCLUSIVE lock)`, () =>
+        run(sql`VACUUM (FULL, ANALYZE) ${tableName(table)}`),
+      );
     else await step(`VACUUM ${table.shown}`, () => run(sql`VACUUM (ANALYZE) ${tableName(table)}`));
   }
   for (const view of subjects.materializedViews)

@@ -159,8 +159,7 @@ const FIND_SUBJECT: Operation = {
     const message = `${counted(rows, 'row')} in ${counted(full.length, 'table')}`;
     // The rows are JSON already, with every digit.
     const shown = tables.map(
-      (one) =>
-        `{"table":${JSON.stringify(one.table)},"row_count":${one.row_count},"rows":[${one.rows.join(',')}]}`,
+      (one) => `{"table":${JSON.stringify(one.table)},"row_count":${one.row_count},"rows":[${one.rows.join(',')}]}`,
     );
     const head = JSON.stringify({ success: true, message, ...others });
     return { body: `${head.slice(0, -1)},"tables":[${shown.join(',')}]}`, rows };
@@ -221,6 +220,7 @@ const RESULT: wire.ErasureResult = {
   others: [],
   places: [{ place: 'quarantine', count: 0 }],
   rounds: 1,
+  came_meanwhile: 0,
   looked_through: ['customers.email'],
   missing_indexes: [],
 };
@@ -270,7 +270,15 @@ const ERASE_SUBJECT: Operation = {
       address: addressOf(ERASURE.id),
     },
   },
-  errors: [...LOOK_UP_ERRORS, 'constraint_violation', 'unique_violation', 'row_too_large', 'quota_exceeded', 'citus_limit', ...RECORD_ERRORS],
+  errors: [
+    ...LOOK_UP_ERRORS,
+    'constraint_violation',
+    'unique_violation',
+    'row_too_large',
+    'quota_exceeded',
+    'citus_limit',
+    ...RECORD_ERRORS,
+  ],
   async handle(call) {
     const { engine, request, signal } = call;
     const project = ownProject(call);

@@ -193,8 +193,7 @@ export class SubjectRows {
     readonly server: string | null;
   }): Promise<LedgerEntry[]> {
     const { lineage, name, server } = origin;
-    const which =
-      lineage === null ? sql`(project = ${name} OR server = ${server})` : sql`lineage = ${lineage}`;
+    const which = lineage === null ? sql`(project = ${name} OR server = ${server})` : sql`lineage = ${lineage}`;
     return (await this.select(sql`WHERE ledger IS NOT NULL AND ${which} ORDER BY created_at`)) as LedgerEntry[];
   }
 
