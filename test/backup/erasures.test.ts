@@ -181,7 +181,7 @@ it('an installation that has no ledger of the project says what it could not app
     const project = await withPeople(await other.project());
     const file = join(root, 'other.cdp');
     const options = { ...common, file, projectName: project.name, form: null, jobs: 1, progress: () => undefined };
-    await backup(other.engine.backupServices(BY_ITSELF), options as never);
+    await backup(other.engine.backupServices(BY_ITSELF), options);
     const { said, copy } = await restored(file, project);
     expect(said.join('\n')).toContain('NOT ERASED AGAIN: this installation has no ledger');
     expect(await numbersIn(copy)).toEqual(WITH_BOTH);

@@ -8,7 +8,7 @@ import { type Static, Type } from '../../contract/schema.js';
 import { describes } from '../../contract/validator.js';
 import { namesIn, replaceFile } from '../../files.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import type { KeyRow, Ledger, LedgerEntry } from '../../tenancy/control/subject-rows.js';
+import type { KeyRow, LedgerEntry } from '../../tenancy/control/subject-rows.js';
 import { parseJson } from '../manifest.js';
 import { ownEpoch, readEpoch, requireCurrent } from './epoch.js';
 
@@ -78,7 +78,7 @@ export async function readLedger(folder: string): Promise<{ entries: LedgerEntry
       entries.push({
         ...entry,
         projectId,
-        ledger: ledger as unknown as Ledger,
+        ledger,
         erasedAt: erasedAt === null ? null : new Date(erasedAt),
       });
     } else throw new Error(`${join(place, name)} is damaged: without it, erased people could come back`);

@@ -233,11 +233,11 @@ export const ErasureResult = Type.Object({
 });
 export type ErasureResult = Static<typeof ErasureResult>;
 
-const StillHeld = Type.Object({
-  what: Type.String(),
-  until: Type.Nullable(Type.String({ description: 'When it is gone at the latest; null: not known to the service.' })),
-});
-export type StillHeld = Static<typeof StillHeld>;
+export interface StillHeld {
+  readonly what: string;
+  /** When it is gone at the latest; null: not known to the service. */
+  readonly until: string | null;
+}
 
 const Upkeep = Type.Object({
   steps: Type.Array(Type.Object({ step: Type.String(), ms: Type.Number(), problem: Type.Nullable(Type.String()) })),

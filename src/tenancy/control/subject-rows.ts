@@ -78,7 +78,7 @@ export class SubjectRows {
 
   async declaration(projectId: string): Promise<{ declaration: Declaration; declaredAt: Date } | null> {
     const [json] = await this.pool.row(
-      sql`SELECT jsonb_build_object('declaration', declaration, 'declaredAt', declared_at) FROM cdp.subjects WHERE project_id = ${projectId}`,
+      sql`SELECT json_build_object('declaration', declaration, 'declaredAt', declared_at) FROM cdp.subjects WHERE project_id = ${projectId}`,
     );
     if (json == null) return null;
     const { declaration, declaredAt } = JSON.parse(json) as { declaration: Declaration; declaredAt: string };
@@ -89,7 +89,7 @@ export class SubjectRows {
   async declare(projectId: string, declaration: Declaration, entry: AuditRow | null): Promise<boolean> {
     const rows = await this.pool.change(
       sql`INSERT INTO cdp.subjects (project_id, declaration)
-          SELECT id, ${JSON.stringify(declaration)}::jsonb FROM cdp.projects
+          SELECT id, ${JSON.stringify(declaration)}::json FROM cdp.projects
           WHERE id = ${projectId} AND status IN ('active', 'inactive')
           ON CONFLICT (project_id) DO UPDATE SET declaration = excluded.declaration, declared_at = now()
           RETURNING project_id`,
@@ -109,7 +109,7 @@ export class SubjectRows {
     await this.pool.query(sql`UPDATE cdp.projects SET lineage = ${lineage} WHERE id = ${projectId}`);
     if (declaration !== null)
       await this.pool.query(
-        sql`INSERT INTO cdp.subjects (project_id, declaration) VALUES (${projectId}, ${JSON.stringify(declaration)}::jsonb)
+        sql`INSERT INTO cdp.subjects (project_id, declaration) VALUES (${projectId}, ${JSON.stringify(declaration)}::json)
             ON CONFLICT DO NOTHING`,
       );
   }

@@ -1,7 +1,8 @@
 -- What identifies people in the tables of a project, and what erasing them means there.
 CREATE TABLE cdp.subjects (
   project_id uuid PRIMARY KEY REFERENCES cdp.projects ON DELETE CASCADE,
-  declaration jsonb NOT NULL,
+  -- Not jsonb, which would change the order of its keys.
+  declaration json NOT NULL,
   declared_at timestamptz NOT NULL DEFAULT now()
 );
 
