@@ -205,6 +205,9 @@ export const FindResponse = Type.Object({
 });
 export type FindResponse = Static<typeof FindResponse>;
 
+/** A line of NDJSON; the last one has `manifest` instead. */
+export const ExportLine = Type.Object({ table: Type.String(), row: Type.Object({}, { additionalProperties: true }) });
+
 const ErasedTable = Type.Object({
   table: Type.String(),
   deleted: Type.Integer(),

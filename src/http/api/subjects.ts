@@ -182,7 +182,7 @@ const EXPORT_SUBJECT: Operation = {
   example: EXAMPLE,
   success: {
     status: 200,
-    response: Type.Object({}, { additionalProperties: true, description: 'A line of NDJSON.' }),
+    response: wire.ExportLine,
     example: { table: 'customers', row: { no: 1001, email: 'ada@example.com' } },
   },
   errors: LOOK_UP_ERRORS,

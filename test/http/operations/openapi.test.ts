@@ -109,7 +109,16 @@ describe('the document', () => {
 
   it('says success and a message, except for free SQL and receipts', () => {
     // Neon's driver and SDKs of events read bodies of their own.
-    const own = ['runSql', 'readReceipt', 'readReceipts', 'runQueries', 'track', 'readSdkSettings'];
+    const own = [
+      'runSql',
+      'readReceipt',
+      'readReceipts',
+      'runQueries',
+      'track',
+      'readSdkSettings',
+      'exportSubject',
+      'readSubjectKeys',
+    ];
     for (const route of OPERATIONS) {
       const content = operationOf(route).responses[route.success.status]?.content['application/json'];
       const example = { ...(content?.example as object) };

@@ -137,6 +137,7 @@ describe('a token with one scope', () => {
     'data:write': [],
     'sql:read': ['SQL', 'Quarantine'],
     'sql:write': ['SQL'],
+    'subjects:erase': [],
   };
   it.each(SCOPES)('%s: shows what it may use, and no request of the page is refused', async (scope) => {
     const token = await project.tokenWith(scope);
