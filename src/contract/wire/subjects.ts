@@ -282,6 +282,7 @@ export const EraseResponse = Type.Object({
 export type EraseResponse = Static<typeof EraseResponse>;
 
 export const SubjectKeysResponse = Type.Object({
+  ...success,
   keys: Type.Array(Type.Object({}, { additionalProperties: true }), { description: 'A JWK Set (RFC 7517).' }),
 });
 

@@ -183,6 +183,7 @@ export class Erasures {
 
   /** One at a time. */
   private resume(): Promise<void> {
+    // Whoever waits for the run before gets its failure.
     const next = this.running.catch(() => {}).then(() => this.resumeAll());
     this.running = next;
     return next;

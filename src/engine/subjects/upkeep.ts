@@ -30,13 +30,13 @@ export async function cleanUp(
   const steps: Upkeep['steps'] = [];
   const step = async (name: string, work: () => Promise<unknown>): Promise<void> => {
     const started = performance.now();
-    const problem = await work().then(
-      () => null,
-      (error: unknown) => {
-        signal.throwIfAborted();
-        return messageOf(error);
-      },
-    );
+    let problem: string | null = null;
+    try {
+      await work();
+    } catch (error) {
+      signal.throwIfAborted();
+      problem = messageOf(error);
+    }
     steps.push({ step: name, ms: roundedMs(performance.now() - started), problem });
   };
   /** Outside a transaction, as the owner of the tables. */

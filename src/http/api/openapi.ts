@@ -21,6 +21,7 @@ import * as requests from '../../contract/wire/requests.js';
 import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
+import * as subjects from '../../contract/wire/subjects.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
 import { codesOf, type Operation, queryOf } from './operation.js';
@@ -81,6 +82,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     quarantine,
     receipts,
     events,
+    subjects,
     dryRun,
     sql,
     neon,

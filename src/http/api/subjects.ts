@@ -134,7 +134,6 @@ const FIND_SUBJECT: Operation = {
   tag: 'subjects',
   audit: { operation: 'find_subject', isChange: false },
   slot: 'sql',
-  key: 'ignored',
   query: wire.FindQuery,
   body: wire.SubjectBody,
   example: EXAMPLE,
@@ -177,7 +176,6 @@ const EXPORT_SUBJECT: Operation = {
   tag: 'subjects',
   audit: { operation: 'export_subject', isChange: false },
   slot: 'sql',
-  key: 'ignored',
   body: wire.SubjectBody,
   example: EXAMPLE,
   success: {
@@ -349,14 +347,13 @@ const READ_SUBJECT_KEYS: Operation = {
   tag: 'subjects',
   audit: { operation: 'read_subject_keys', isChange: false, isPolled: true },
   slot: null,
-  success: {
-    status: 200,
-    response: wire.SubjectKeysResponse,
-    example: { keys: [{ kty: 'OKP', crv: 'Ed25519', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo', kid: 'kPrK…' }] },
-  },
+  success: succeeds(200, wire.SubjectKeysResponse, '1 key', {
+    keys: [{ kty: 'OKP', crv: 'Ed25519', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo', kid: 'kPrK…' }],
+  }),
   errors: [],
   async handle(call) {
-    return { body: { keys: await call.engine.subjectKeys.publicKeys() } };
+    const keys = await call.engine.subjectKeys.publicKeys();
+    return { body: { success: true, message: counted(keys.length, 'key'), keys } };
   },
 };
 

@@ -109,16 +109,7 @@ describe('the document', () => {
 
   it('says success and a message, except for free SQL and receipts', () => {
     // Neon's driver and SDKs of events read bodies of their own.
-    const own = [
-      'runSql',
-      'readReceipt',
-      'readReceipts',
-      'runQueries',
-      'track',
-      'readSdkSettings',
-      'exportSubject',
-      'readSubjectKeys',
-    ];
+    const own = ['runSql', 'readReceipt', 'readReceipts', 'runQueries', 'track', 'readSdkSettings', 'exportSubject'];
     for (const route of OPERATIONS) {
       const content = operationOf(route).responses[route.success.status]?.content['application/json'];
       const example = { ...(content?.example as object) };
@@ -246,7 +237,8 @@ describe.each(titled(OPERATIONS))('%s', (_title, route) => {
     const media = success?.content['application/json'];
     expect(success?.headers).toHaveProperty('X-Request-Id');
     // The driver of Neon and SDKs of events expect bodies of their own.
-    if (route.failure === undefined) expect(media?.example).toMatchObject({ success: true });
+    if (route.failure === undefined && route.operationId !== 'exportSubject')
+      expect(media?.example).toMatchObject({ success: true });
     fits(media?.schema ?? {}, media?.example);
   });
 
