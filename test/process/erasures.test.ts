@@ -3,15 +3,19 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { OwnServerTenancy } from '../../src/tenancy/own-server-tenancy.js';
-import type { ErasureResult, Upkeep } from '../../src/contract/wire/subjects.js';
+import type { ErasureOutcome, Upkeep } from '../../src/contract/wire/subjects.js';
 import { declare, erased } from '../support/people.js';
-import { startOwnService, type TestService } from '../support/service.js';
+import { endEverything, eventually, preparedDataDir, runProgram, startServe } from '../support/program.js';
+import { call, startOwnService, type TestService } from '../support/service.js';
 
 let service: TestService;
 beforeAll(async () => {
   service = await startOwnService();
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  await endEverything();
+  await service.close();
+});
 
 const MARKED = 'zzmarkedpersonqq@example.com';
 
@@ -46,10 +50,51 @@ it('leaves no bytes in the data directory after a deep erasure', async () => {
   const { steps, second_look } = done.upkeep as Upkeep;
   expect(steps.filter(({ problem }) => problem !== null)).toEqual([]);
   expect(second_look).toBe(0);
-  expect((done.result as ErasureResult).places).toContainEqual({ place: 'quarantine', count: 1 });
+  expect((done.result as ErasureOutcome).places).toContainEqual({ place: 'quarantine', count: 1 });
   expect(await project.rows(`SELECT tablename FROM pg_stats WHERE most_common_vals::text LIKE '%zzmarked%'`)).toEqual(
     [],
   );
   await files.stop(server);
   expect(filesWith(data, 'zzmarkedpersonqq')).toEqual([]);
+});
+
+it('goes on after a kill, and is done once', async () => {
+  const dataDir = await preparedDataDir();
+  let serve = await startServe(['--data-dir', dataDir, '--port', '0']);
+  const ended = await runProgram([
+    ...['token', 'create', '--project', 'default', '--data-dir', dataDir, '--json'],
+    ...['--scopes', 'schema:read,schema:write,data:write,sql:read,sql:write,subjects:erase'],
+  ]);
+  const token = /cdp_[A-Za-z0-9]+/.exec(ended.stdout)?.[0] ?? '';
+  const send = (method: string, path: string, body?: object) =>
+    call(serve.url, method, path, { token, ...(body && { body }) });
+  const rows = async (sql: string) => {
+    const response = await send('POST', '/api/cdp/sql', { sql });
+    expect(response.status, response.text).toBe(200);
+    return response.body.rows;
+  };
+  await rows(`CREATE TABLE people (email text);
+    INSERT INTO people SELECT '${MARKED}' FROM generate_series(1, 3000);
+    INSERT INTO people VALUES ('bob@example.com');
+    CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.002); RETURN OLD; END';
+    CREATE TRIGGER slow BEFORE DELETE ON people FOR EACH ROW EXECUTE FUNCTION slow()`);
+  const people = { columns: { email: 'email' }, erase: 'delete' };
+  await send('PUT', '/api/cdp/subjects', { subjects: { person: { identifiers: { email: {} }, tables: { people } } } });
+  const begun = await send('POST', '/api/cdp/subjects/erase', { person: { email: MARKED } });
+  expect(begun.status, begun.text).toBe(202);
+  const isErasing = "SELECT count(*)::int AS n FROM pg_stat_activity WHERE query LIKE 'DELETE FROM %people%'";
+  await eventually('the transaction runs', async () => JSON.stringify(await rows(isErasing)) === '[{"n":1}]');
+  await serve.end('SIGKILL');
+
+  serve = await startServe(['--data-dir', dataDir, '--port', '0']);
+  const erasure = async () => (await send('GET', String(begun.body.address))).body.erasure as Record<string, unknown>;
+  await eventually('it has ended', async () => /done|failed/.test(String((await erasure()).state)));
+  expect(await erasure()).toMatchObject({
+    state: 'done',
+    result: { tables: [{ table: 'people', deleted: 3_000, changed: 0 }] },
+    upkeep: { second_look: 0 },
+  });
+  expect(await rows('SELECT email FROM people')).toEqual([{ email: 'bob@example.com' }]);
+  expect(await rows('SELECT count(*)::int AS n FROM _cdp.erasures')).toEqual([{ n: 1 }]);
+  await serve.end();
 });

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { counted } from '../../contract/message-text.js';
-import type { Declaration, Erasure, ErasureResult, SubjectBody } from '../../contract/wire/subjects.js';
+import type { Declaration, Erasure, ErasureOutcome, SubjectBody } from '../../contract/wire/subjects.js';
 import { replaceFile } from '../../files.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { print, printChunks } from '../terminal/output.js';
@@ -165,7 +165,7 @@ function erase(): Command {
   });
 }
 
-const resultInWords = ({ tables, others, places, came_meanwhile: meanwhile }: ErasureResult): string[] => [
+const resultInWords = ({ tables, others, places, came_meanwhile: meanwhile }: ErasureOutcome): string[] => [
   ...tables.map(({ table, deleted, changed }) => `${table}: ${deleted} deleted, ${changed} changed`),
   ...others.map(
     ({ table, inserted, updated, deleted }) =>

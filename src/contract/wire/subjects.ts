@@ -144,7 +144,6 @@ const which = {
   },
   minProperties: 1,
   maxProperties: 3,
-  propertyNames: { pattern: SUBJECT_NAME_PATTERN },
   examples: [{ person: { email: 'ada@example.com' } }],
 };
 export const SubjectBody = Type.Record(subject, which);
@@ -220,7 +219,7 @@ const OtherTable = Type.Object({
   deleted: Type.Integer(),
 });
 
-export const ErasureResult = Type.Object({
+export const ErasureOutcome = Type.Object({
   transaction: Type.Nullable(Type.String({ description: "Postgres's number of the transaction; null: a dry run." })),
   tables: Type.Array(ErasedTable),
   others: Type.Array(OtherTable, {
@@ -234,7 +233,7 @@ export const ErasureResult = Type.Object({
   looked_through: Type.Array(Type.String(), { description: 'Columns of the second look before the commit.' }),
   missing_indexes: Type.Array(MissingIndex),
 });
-export type ErasureResult = Static<typeof ErasureResult>;
+export type ErasureOutcome = Static<typeof ErasureOutcome>;
 
 export interface StillHeld {
   readonly what: string;
@@ -257,7 +256,7 @@ export const Erasure = Type.Object({
   erased_at: Type.Nullable(Type.String({ format: 'date-time' })),
   ended_at: Type.Nullable(Type.String({ format: 'date-time' })),
   error: Type.Nullable(Type.String()),
-  result: Type.Nullable(ErasureResult),
+  result: Type.Nullable(ErasureOutcome),
   upkeep: Type.Nullable(Upkeep),
   receipt: Type.Nullable(Type.String({ description: 'A JWS in compact form, once it is erased.' })),
 });
@@ -277,7 +276,7 @@ export const EraseResponse = Type.Object({
   ),
   address: Type.Optional(Type.String({ description: 'Where to follow the erasure.' })),
   /** Of a dry run. */
-  result: Type.Optional(ErasureResult),
+  result: Type.Optional(ErasureOutcome),
 });
 export type EraseResponse = Static<typeof EraseResponse>;
 
@@ -298,7 +297,7 @@ export interface ReceiptPayload {
   readonly issued_at: string;
   /** HMAC-SHA-256 of each identifier under the nonce, base64url. */
   readonly commitments: readonly { identifier: string; normalization: string; hmac: string }[];
-  readonly result: ErasureResult;
+  readonly result: ErasureOutcome;
   readonly not_covered: readonly NotCovered[];
   readonly still_held: readonly StillHeld[];
 }

@@ -1,7 +1,7 @@
 /** The transaction that erases people: their rows in the order of foreign keys, the service's own places, and a second look before the commit. */
 import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
-import type { ErasureResult } from '../../contract/wire/subjects.js';
+import type { ErasureOutcome } from '../../contract/wire/subjects.js';
 import { fixed, type Fragment, ident, join, sql, trusted } from '../../pg/index.js';
 import { missingIndexes } from './coverage.js';
 import {
@@ -32,7 +32,7 @@ export const SEE_EVERYTHING = fixed('SET LOCAL row_security = off');
 
 interface Erased {
   readonly found: Found;
-  readonly result: ErasureResult;
+  readonly result: ErasureOutcome;
 }
 
 /**
@@ -78,7 +78,7 @@ export async function eraseSubject(
   for (const { name, erase } of PLACES) places.push({ place: name, count: await erase({ db, traces, erases: true }) });
   await requireNoPrepared();
   const after = await writtenRows(db, home);
-  const result: ErasureResult = {
+  const result: ErasureOutcome = {
     transaction: start.transaction,
     tables: [...own].map(([table, sums]) => ({ table, ...sums })),
     others: othersOf(before, after, own),
@@ -172,7 +172,7 @@ function othersOf(
   before: Written,
   after: Written,
   own: ReadonlyMap<string, { readonly deleted: number; readonly changed: number }>,
-): ErasureResult['others'] {
+): ErasureOutcome['others'] {
   return [...after].flatMap(([table, [inserted, updated, deleted]]) => {
     const [earlierInserted, earlierUpdated, earlierDeleted] = before.get(table) ?? [0, 0, 0];
     const { deleted: ownDeleted = 0, changed = 0 } = own.get(table) ?? {};

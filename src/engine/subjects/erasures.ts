@@ -5,7 +5,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { AuditOrigin } from '../../contract/audit.js';
 import { EngineError, isOutage, messageOf } from '../../contract/errors.js';
-import type { Erasure, ErasureResult, NotCovered, StillHeld } from '../../contract/wire/subjects.js';
+import type { Erasure, ErasureOutcome, NotCovered, StillHeld } from '../../contract/wire/subjects.js';
 import type { DatabaseAccess } from '../../db/database-access.js';
 import { Project } from '../../db/project.js';
 import { planCommit } from '../../db/transaction.js';
@@ -91,7 +91,7 @@ export class Erasures {
    * @param project in a dry run
    * @throws EngineError as {@link erase}
    */
-  async rehearse(project: Project, asked: AskedSubject, signal: AbortSignal): Promise<ErasureResult> {
+  async rehearse(project: Project, asked: AskedSubject, signal: AbortSignal): Promise<ErasureOutcome> {
     const declared = await declaredKind(this.services, project.id, asked.kind);
     const { response } = await project.write({ signal, growth: 'none' }, async (db) => {
       const { subjects } = await resolveNow(db, homeOf(project), asked.kind, declared, false);
@@ -99,7 +99,7 @@ export class Erasures {
       const { result } = await eraseSubject(db, homeOf(project), subjects, values, asked.bounds, () =>
         this.requireNoPrepared(project),
       );
-      return planCommit<ErasureResult>({ ...result, transaction: null });
+      return planCommit<ErasureOutcome>({ ...result, transaction: null });
     });
     return response;
   }
@@ -267,7 +267,7 @@ export class Erasures {
             (await project.read({ connection: 'write', signal }, (db) => resolveNow(db, home, kind, declared, true)))
               .notCovered,
           ];
-    const result = mark.result as ErasureResult;
+    const result = mark.result as ErasureOutcome;
     const receipt = await signReceipt(keys, {
       ...{ version: 1, issuer: control.instanceId, project: project.name, erasure: id, kind },
       ...{ erased_at: mark.erasedAt, issued_at: new Date().toISOString(), commitments: row.commitments },

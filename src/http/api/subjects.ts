@@ -212,7 +212,7 @@ const EXPORT_SUBJECT: Operation = {
   },
 };
 
-const RESULT: wire.ErasureResult = {
+const RESULT: wire.ErasureOutcome = {
   transaction: '1234',
   tables: [{ table: 'customers', deleted: 1, changed: 0 }],
   others: [],
@@ -299,7 +299,7 @@ const ERASE_SUBJECT: Operation = {
   },
 };
 
-const rowsOf = ({ tables }: wire.ErasureResult): number =>
+const rowsOf = ({ tables }: wire.ErasureOutcome): number =>
   tables.reduce((sum, { deleted, changed }) => sum + deleted + changed, 0);
 
 const LIST_ERASURES: Operation = {

@@ -1,6 +1,6 @@
 /** What the control database knows of people in projects: declarations, erasures with their ledger, and keys. The rules are in `engine/subjects`. */
 import type { ErasureState } from '../../contract/subjects.js';
-import type { Declaration, ErasureResult, SubjectKind, Upkeep } from '../../contract/wire/subjects.js';
+import type { Declaration, ErasureOutcome, SubjectKind, Upkeep } from '../../contract/wire/subjects.js';
 import { type Fragment, sql } from '../../pg/index.js';
 import type { AuditRow } from './audit-rows.js';
 import type { ControlPool } from './control-pool.js';
@@ -33,7 +33,7 @@ export interface ErasureRow {
   readonly state: ErasureState;
   readonly ledger: Ledger | null;
   readonly commitments: readonly Commitment[];
-  readonly result: { readonly erased: ErasureResult; readonly upkeep: Upkeep | null } | null;
+  readonly result: { readonly erased: ErasureOutcome; readonly upkeep: Upkeep | null } | null;
   readonly receipt: string | null;
   readonly error: string | null;
   readonly createdAt: Date;
@@ -138,7 +138,7 @@ export class SubjectRows {
   }
 
   /** The person is erased; what was sealed stays for the second look. */
-  async setErased(id: string, erasedAt: string, result: ErasureResult, receipt: string): Promise<void> {
+  async setErased(id: string, erasedAt: string, result: ErasureOutcome, receipt: string): Promise<void> {
     await this.pool.query(
       sql`UPDATE cdp.erasures SET state = 'cleaning', erased_at = ${erasedAt}::timestamptz, receipt = ${receipt}, error = NULL,
             result = ${JSON.stringify({ erased: result, upkeep: null })}::jsonb WHERE id = ${id} AND state = 'running'`,

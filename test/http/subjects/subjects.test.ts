@@ -3,7 +3,12 @@ import { createHmac } from 'node:crypto';
 import { compactVerify, createLocalJWKSet, decodeProtectedHeader, importJWK, type JWK } from 'jose';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { committedText } from '../../../src/contract/subjects.js';
-import type { Declaration, DeclaredTable, ErasureResult, ReceiptPayload } from '../../../src/contract/wire/subjects.js';
+import type {
+  Declaration,
+  DeclaredTable,
+  ErasureOutcome,
+  ReceiptPayload,
+} from '../../../src/contract/wire/subjects.js';
 import {
   ADA,
   BOB,
@@ -154,7 +159,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
         { place: 'idempotency keys', count: 2 },
       ]);
 
-      const { result } = (await erased(project)) as { result: ErasureResult };
+      const { result } = (await erased(project)) as { result: ErasureOutcome };
       expect(result.places).toEqual([
         { place: 'quarantine', count: 3 },
         { place: 'idempotency keys', count: 2 },
@@ -180,7 +185,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
           $$ BEGIN INSERT INTO history (email) VALUES (OLD.email); INSERT INTO log VALUES ('gone: ' || OLD.email); RETURN OLD; END $$;
         CREATE TRIGGER keep BEFORE DELETE ON customers FOR EACH ROW EXECUTE FUNCTION keep()`);
       await declare(project, people({ history: { columns: { email: 'email' }, erase: 'delete' } }));
-      const { result } = (await erased(project)) as { result: ErasureResult };
+      const { result } = (await erased(project)) as { result: ErasureOutcome };
       expect(result.rounds).toBe(2);
       expect(result.tables).toContainEqual({ table: 'history', deleted: 1, changed: 0 });
       expect(result.others).toEqual(
@@ -220,7 +225,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
         erased(project, { person: { customer_no: [1002, ...numbers] }, max_rows: 20_000 }),
       ]);
       expect(all.state, String(all.error)).toBe('done');
-      expect((all.result as ErasureResult).tables).toContainEqual({ table: 'visits', deleted: 9_998, changed: 0 });
+      expect((all.result as ErasureOutcome).tables).toContainEqual({ table: 'visits', deleted: 9_998, changed: 0 });
       expect(await project.rows('SELECT count(*)::int AS n FROM visits')).toEqual([{ n: 0 }]);
       expect(await project.rows('SELECT count(*)::int AS n FROM visitors')).toEqual([{ n: 0 }]);
       expect(await numbersIn(project)).toEqual(['1003']);
