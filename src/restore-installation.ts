@@ -9,6 +9,7 @@ import { setArchiving } from './backup/archiving.js';
 import type { BackupServices } from './backup/backup-services.js';
 import { ARCHIVE_FOLDER, BackupFolder } from './backup/folder/backup-folder.js';
 import { ownEpoch, readEpoch, writeEpoch } from './backup/folder/epoch.js';
+import { readLedger } from './backup/folder/ledger-files.js';
 import { filesOf, restoreFiles } from './backup/physical/physical.js';
 import { copyNewSegments, prepareArchive } from './backup/physical/wal-archive.js';
 import { fillProject, verifyProject } from './backup/restore.js';
@@ -69,6 +70,8 @@ export async function restoreInstallation(config: Settings, options: Installatio
     const engine = await openConfiguredEngine(config, postgres, SILENT, { waiting });
     closing.add(() => engine.close());
     const services = engine.backupServices(BY_ITSELF);
+    const { entries, keys } = await readLedger(from);
+    await services.control.subjects.importLedger(entries, keys);
     const done = await restoreProjects(services, backup, options);
     await takeOver(services, from, progress);
     await closing.run();
@@ -121,7 +124,7 @@ async function restoreProjects(
   const { control, servers } = services;
   const restored: RestoreDone['projects'][number][] = [];
   const failed: { name: string; reason: string }[] = [];
-  const restoreOne = async ({ placement }: ProjectRow) => {
+  const restoreOne = async ({ id, name, placement }: ProjectRow) => {
     const saved = backup.manifest.projects.find((one) => one.kind === 'physical' && one.server_id === placement.server);
     if (saved?.kind !== 'physical') throw new Error('the backup does not have its files');
     await verifyProject(backup, saved, signal);
@@ -131,6 +134,10 @@ async function restoreProjects(
     try {
       await contents.make?.(placement);
       const filled = await fillProject(services, placement, contents, stored?.roles ?? [], signal);
+      const origin = { lineage: await control.subjects.lineageOf(id), name, server: placement.server };
+      const { declaration = null } = (await control.subjects.declaration(id)) ?? {};
+      for (const line of await services.erasures.eraseAgain(placement, origin, declaration))
+        progress(`${name}: ${line}`);
       return { ...filled, reaches: contents.reaches, isArchived: stored?.archive === true };
     } catch (error) {
       // The first failure tells more.

@@ -220,6 +220,7 @@ async function assemble(
   engine.archiveWatch.startWatching();
   engine.moves.startRecovering();
   engine.scheduler.start();
+  engine.erasures.startResuming();
   if (engine.backupPlan !== null) {
     const { startScheduledBackups } = await import('./scheduled-backups.js');
     closing.add(startScheduledBackups(engine.backupServices(BY_ITSELF), engine.backupPlan, config, logger));

@@ -19,6 +19,7 @@ const NOT_DONE = {
   copy_archives: 'archived WAL is not copied into the backup folder (setting backup-to)',
   keep_schedules: 'other instances take over the scheduled runs of this one',
   count_usage: 'what projects have used is not written; the next write has it, too',
+  erase_subjects: 'erasures of people do not go on',
   recover_moves: 'interrupted moves are not cleaned up',
   run_schedules: 'schedules do not begin on this instance',
   watch_archives: 'archives are not checked',

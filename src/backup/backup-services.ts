@@ -1,6 +1,7 @@
 /** What backups and restores need of the service. The engine hands it in. */
 import type { PlacementRequest } from '../contract/servers.js';
 import type { RestoreDone } from '../contract/wire/admin-socket.js';
+import type { Declaration } from '../contract/wire/subjects.js';
 import type { ControlDatabase } from '../tenancy/control/control.js';
 import type { ProjectRow } from '../tenancy/control/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
@@ -13,10 +14,26 @@ export interface BackupServices {
   readonly databaseSetup: ProjectDatabaseSetup;
   readonly servers: Servers;
   readonly projects: BackupProjects;
+  readonly erasures: RestoredErasures;
   /** Logs and counts damaged data of a project. @param place nothing that a caller has chosen */
   readonly onCorruption: (projectName: string, place: object) => void;
   /** Adds an entry to the audit log. */
   readonly record: (operation: 'project.backup' | 'project.archive', project: Pick<ProjectRow, 'id' | 'name'>) => void;
+}
+
+interface RestoredErasures {
+  /**
+   * Erases again whoever was erased after the state that was restored.
+   * @param origin lineage null: the backup is of an earlier version
+   * @param declaration in the backup; null: none
+   * @returns what was done, and what could not be, in words
+   * @throws Error, EngineError: the project must not be used
+   */
+  eraseAgain(
+    placement: Placement,
+    origin: { readonly lineage: string | null; readonly name: string; readonly server: string | null },
+    declaration: Declaration | null,
+  ): Promise<string[]>;
 }
 
 /** A project that does not accept requests yet. */

@@ -4,6 +4,7 @@ import { type Schema, type Static, Type } from '../contract/schema.js';
 import { describes } from '../contract/validator.js';
 import { FeedSettings } from '../contract/wire/changes.js';
 import { EventSettings } from '../contract/wire/events.js';
+import { Declaration } from '../contract/wire/subjects.js';
 import { TokenLimits } from '../contract/wire/token-limits.js';
 import { DistributedTable } from './distributed-tables.js';
 import { BadBackup } from './tar.js';
@@ -187,6 +188,9 @@ export const Control = Type.Object({
       events: Type.Optional(Optional(EventSettings)),
       /** Its feed of changes; null: it has none. Missing in backups of earlier versions. */
       feed: Type.Optional(Optional(FeedSettings)),
+      /** Whose data it has, and where people are in it. Both missing in backups of earlier versions. */
+      lineage: Type.Optional(Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' })),
+      subjects: Type.Optional(Optional(Declaration)),
       /** Whether its write-ahead log was archived. Missing in backups of earlier versions. */
       archive: Type.Optional(Type.Boolean()),
       /** Roles that it has made. Missing in backups of earlier versions. */

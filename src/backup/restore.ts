@@ -9,6 +9,7 @@ import type { PlacementRequest } from '../contract/servers.js';
 import { tablesInWords, type RestoreDone } from '../contract/wire/admin-socket.js';
 import type { FeedSettings } from '../contract/wire/changes.js';
 import type { EventSettings } from '../contract/wire/events.js';
+import type { Declaration } from '../contract/wire/subjects.js';
 import { sql } from '../pg/index.js';
 import type { ProjectRow, StoredToken } from '../tenancy/control/control-rows.js';
 import type { RoleRow } from '../tenancy/control/role-rows.js';
@@ -115,6 +116,11 @@ interface ChosenProject {
   readonly events: EventSettings | null;
   /** Its feed of changes, which begins anew; null: it has none. */
   readonly feed: FeedSettings | null;
+  /** Whose data it has, for the ledger of erasures; and where people are in it, null: not declared. */
+  readonly origin: { readonly lineage: string | null; readonly name: string; readonly server: string | null };
+  readonly subjects: Declaration | null;
+  /** Its own lineage from now on; null: a new one. */
+  readonly lineage: string | null;
   /** Whether its write-ahead log was archived. */
   readonly archive: boolean;
   readonly roles: readonly RoleRow[];
@@ -146,6 +152,7 @@ function chooseProjects(
     if (stored === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL_MEMBER} lacks ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes } = stored;
     const { own_schemas: ownSchemas = true, events = null, feed = null, archive = false } = stored;
+    const { lineage = null, subjects = null } = stored;
     const roles = (stored.roles ?? []).map(storedRole);
     // A copy under another name gets no tokens: they were issued for the original.
     const tokens = as === null ? stored.tokens.map(storedToken) : [];
@@ -159,6 +166,10 @@ function chooseProjects(
       ownSchemas,
       events,
       feed,
+      origin: { lineage, name: saved.name, server: stored.server_id ?? null },
+      subjects,
+      // A copy goes its own way.
+      lineage: as === null ? lineage : null,
       archive,
       roles,
       tokens,
@@ -394,14 +405,18 @@ async function restoreProject(
   services: BackupServices,
   chosen: ChosenProject,
   contents: ProjectContents,
-  { placementRequest, signal }: RestoreOptions,
+  { placementRequest, signal, progress }: RestoreOptions,
 ): Promise<Omit<RestoreDone['projects'][number], 'not_archived'>> {
   const { name, status, tokens, roles } = chosen;
   let filled: Awaited<ReturnType<typeof fillProject>> = { tables: null, left_out: [], damage: null };
   const restoreInto = async ({ id, placement }: NewProject) => {
     filled = await fillProject(services, placement, contents, roles, signal);
+    for (const line of await services.erasures.eraseAgain(placement, chosen.origin, chosen.subjects))
+      progress(`${name}: ${line}`);
+    signal.throwIfAborted();
     const { files } = services.servers.tenancyOf(placement);
     await services.control.projects.adoptHistory(id, { ...chosen, feed: files === null ? null : chosen.feed }, tokens);
+    await services.control.subjects.adopt(id, chosen.lineage, chosen.subjects);
     // The next start decodes changes, and begins a new log before the first request.
     if (chosen.feed !== null) await files?.stop(placement.server);
     return status;

@@ -88,6 +88,8 @@ export async function controlRow(
     own_schemas: row.placement.ownSchemas,
     events: row.events,
     feed: row.feed,
+    lineage: await control.subjects.lineageOf(row.id),
+    subjects: (await control.subjects.declaration(row.id))?.declaration ?? null,
     archive: files !== null && (await files.archivesWal(row.placement.server)),
     roles: roles.map(({ name, comment, createdAt }) => ({ name, comment, created_at: createdAt.toISOString() })),
     tokens: tokens.map((token) => ({ ...shownToken(token), sha256: token.sha256 })),

@@ -33,6 +33,15 @@ import type {
   ScheduleResponse,
   SchedulesResponse,
 } from '../contract/wire/schedules.js';
+import type {
+  Declaration,
+  EraseResponse,
+  Erasure,
+  FindResponse,
+  ProposalResponse,
+  SubjectBody,
+  SubjectsResponse,
+} from '../contract/wire/subjects.js';
 import type { SqlResponse } from '../contract/wire/sql.js';
 import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
@@ -95,6 +104,16 @@ import {
   type StreamOptions,
 } from './sql.js';
 import { type ArrayStream, readArrays, readBytes, readLines, readRows, type StreamEnd } from './row-stream.js';
+import {
+  type EraseOptions,
+  eraseSubject,
+  exportSubject,
+  type FindOptions,
+  findSubject,
+  readErasure,
+  subjectProposal,
+  subjectState,
+} from './subjects.js';
 import { type ApiCall, type ClientOptions, Transport } from './transport.js';
 
 /** The API accepts type names in any case; this type has the six names, so that an editor can list them. */
@@ -332,6 +351,41 @@ export class CdpClient {
   /** Deletes a schedule with its runs. */
   async deleteSchedule(name: string, options?: ReadOptions): Promise<void> {
     await this.#saved('DELETE', ['schedules', name], undefined, options);
+  }
+
+  /** Where people are declared to be, and what is not covered. */
+  subjects(options?: ReadOptions): Promise<SubjectsResponse> {
+    return subjectState(this.#transport, '', undefined, options);
+  }
+
+  /** Declares which columns identify people, and what erasing them means. */
+  declareSubjects(declaration: Declaration, options?: ReadOptions): Promise<SubjectsResponse> {
+    return subjectState(this.#transport, '', declaration, options);
+  }
+
+  /** Proposes a declaration. */
+  proposeSubjects(options?: ReadOptions): Promise<ProposalResponse> {
+    return subjectProposal(this.#transport, options);
+  }
+
+  /** Finds everything about somebody: `{ person: { email: 'ada@example.com' } }`. */
+  findSubject(who: SubjectBody, options?: FindOptions): Promise<FindResponse> {
+    return findSubject(this.#transport, who, options);
+  }
+
+  /** Everything about somebody as lines of NDJSON; the last one is the manifest. */
+  exportSubject(who: SubjectBody, options?: ReadOptions): AsyncGenerator<string, void> {
+    return exportSubject(this.#transport, who, options);
+  }
+
+  /** Erases everything about somebody. Keep the nonce: it alone links the receipt to the person. */
+  eraseSubject(who: SubjectBody, options?: EraseOptions): Promise<EraseResponse> {
+    return eraseSubject(this.#transport, who, options);
+  }
+
+  /** How far an erasure is. */
+  erasure(id: string, options?: ReadOptions): Promise<Erasure> {
+    return readErasure(this.#transport, id, options);
   }
 
   /** Lists all tables and views with their columns. */

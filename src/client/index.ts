@@ -44,6 +44,16 @@ export type {
 } from './sql.js';
 export type { ArrayStream, StreamEnd } from './row-stream.js';
 export type { DropOptions, QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine.js';
+export type { EraseOptions, FindOptions } from './subjects.js';
+export type {
+  Declaration,
+  EraseResponse,
+  Erasure,
+  FindResponse,
+  ProposalResponse,
+  SubjectBody,
+  SubjectsResponse,
+} from '../contract/wire/subjects.js';
 export type { Impact } from '../contract/wire/dry-run.js';
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';

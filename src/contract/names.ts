@@ -45,6 +45,7 @@ export const SCOPES = [
   'sql:read',
   'sql:write',
   'queries:run',
+  'subjects:erase',
 ] as const;
 
 export type Scope = (typeof SCOPES)[number];
@@ -58,12 +59,14 @@ export const SCOPE_IN_WORDS: Readonly<Record<Scope, string>> = {
   'sql:read': 'run SQL that reads',
   'sql:write': 'run any SQL',
   'queries:run': 'run saved queries, and no other SQL',
+  'subjects:erase': 'erase everything about a person',
 };
 
-/** The scopes of a token for which none are chosen: `data:write` includes `data:append`, `sql:write` includes `queries:run`. */
-export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter(
-  (scope) => scope !== 'data:append' && scope !== 'queries:run',
-);
+/** Scopes that a token has only if they are asked for: others include two of them, and few may erase people. */
+const ON_REQUEST: readonly Scope[] = ['data:append', 'queries:run', 'subjects:erase'];
+
+/** The scopes of a token for which none are chosen. */
+export const DEFAULT_SCOPES: readonly Scope[] = SCOPES.filter((scope) => !ON_REQUEST.includes(scope));
 
 /** The scopes of a token that only reads. */
 export const READ_SCOPES: readonly Scope[] = ['schema:read', 'sql:read'];

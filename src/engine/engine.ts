@@ -9,6 +9,9 @@ import type { Authenticator } from './access/authenticate.js';
 import type { TokenRateLimiter } from './access/rate-limits.js';
 import type { Roles } from './access/roles.js';
 import type { Tokens } from './access/tokens.js';
+import type { Erasures } from './subjects/erasures.js';
+import { eraseAgain } from './subjects/restored.js';
+import type { SubjectKeys } from './subjects/subject-keys.js';
 import type { AuditOrigin } from '../contract/audit.js';
 import type { Audit } from './audit/audit.js';
 import type { BackupPlan } from './backup-plan.js';
@@ -88,6 +91,8 @@ export interface EngineParts {
   /** What projects use, by day. */
   readonly usage: Usage;
   readonly archiveWatch: ArchiveWatch;
+  readonly erasures: Erasures;
+  readonly subjectKeys: SubjectKeys;
   /** null: the service makes no backups. */
   readonly backupPlan: BackupPlan | null;
   readonly log: Log;
@@ -175,6 +180,10 @@ export class Engine extends Parts {
         setActive: (name, active) => projects.setActive(name, active, by),
         replace: (old, restoredId, kept) => projects.replace(old, restoredId, kept, by),
       },
+      erasures: {
+        eraseAgain: (placement, origin, declaration) =>
+          eraseAgain({ control, servers, databaseSetup, keys: this.subjectKeys }, placement, origin, declaration),
+      },
       onCorruption: (projectName, place) => this.corruption.note(projectName, place),
       record: (operation, project) => audit.record(by, { operation, outcome: 'ok', project }),
     };
@@ -186,6 +195,7 @@ export class Engine extends Parts {
     this.serverWatch.close();
     this.archiveWatch.close();
     this.feeds.close();
+    await this.erasures.close();
     await this.moves.close();
     await this.sessions?.close();
     await this.usage.close();

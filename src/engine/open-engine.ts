@@ -44,6 +44,9 @@ import { ServerWatch } from '../tenancy/health/server-watch.js';
 import { PortSessions, type SessionSettings } from './sessions/sessions.js';
 import { Usage } from './usage/usage.js';
 import { Splitter } from './parser/splitter.js';
+import { saveLedger } from '../backup/folder/ledger-files.js';
+import { Erasures } from './subjects/erasures.js';
+import { SubjectKeys } from './subjects/subject-keys.js';
 
 const MIB = 1024 * 1024;
 
@@ -64,6 +67,8 @@ interface EngineSettings extends AuditSettings, CapacitySettings {
   dataDir: string;
   /** So much of the disk stays free. */
   diskReserveMib: number;
+  /** How long archived write-ahead log is kept, in days. */
+  archiveDays: number;
   /** The folder for the service's own backups, and when it makes them; null: none. */
   backupTo: string | null;
   backupAt: string;
@@ -102,6 +107,16 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
     const { corruption, quotas } = database;
     const { log } = settings;
     const throttle = new EventLoopThrottle();
+    const backupPlan = await openBackupPlan(settings, control);
+    const subjectKeys = new SubjectKeys(control.subjects, settings.secret, settings.secretPrevious);
+    const { archiveDays } = settings;
+    const erasures = new Erasures({
+      ...{ control, servers, keys: subjectKeys, log, archiveDays, database },
+      nextBackup: () => backupPlan?.next ?? null,
+      saveLedger: async () => {
+        if (backupPlan !== null) await saveLedger({ control }, backupPlan.folder);
+      },
+    });
     const usage = new Usage(control.usage, log);
     const ofSessions = { servers, projects, quotas, audit, log, projectSessions, corruption, usage, ...access };
     const sessions = settings.sessions === null ? null : new PortSessions(ofSessions, settings.sessions);
@@ -148,8 +163,10 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
         quarantineDays: settings.quarantineDays,
       },
       archiveWatch: new ArchiveWatch(servers, () => projects.list(), settings.log),
-      backupPlan: await openBackupPlan(settings, control),
       log,
+      backupPlan,
+      erasures,
+      subjectKeys,
     });
   } catch (error) {
     // The first failure tells more than that of the cleanup.

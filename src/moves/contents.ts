@@ -10,8 +10,8 @@ import { roleLogin } from '../tenancy/role-login.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
 import { withServer } from '../tenancy/postgres-server.js';
 
-/** Tables of the service with rows of the project: the responses by Idempotency-Key, the receipts and the quarantine. */
-const OF_SERVICE = ['idempotency_keys', 'quarantined', 'stream_chunks'];
+/** Tables of the service with rows of the project: the responses by Idempotency-Key, the receipts, the quarantine and erasures. */
+const OF_SERVICE = ['idempotency_keys', 'quarantined', 'stream_chunks', 'erasures'];
 
 /**
  * A table with its own rows, or a partitioned one with all of its partitions: the partition of a row may depend on the

@@ -9,9 +9,9 @@ import asyncio
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, AsyncIterator, Callable, Dict, Optional, Sequence, Type, Union
+from typing import Any, AsyncIterator, Callable, Dict, Mapping, Optional, Sequence, Type, Union
 
-from . import _changes, _insert, _quarantine, _query, _schema
+from . import _changes, _insert, _quarantine, _query, _schema, _subjects
 from . import _operations as ops
 from ._changes import SNAPSHOT_HEAD, AsyncSnapshot, Change, Snapshot
 from ._connections import Cancel
@@ -102,6 +102,12 @@ class AsyncCdpClient:
     set_feed = asynchronous(_changes.set_feed)
     drop_feed = asynchronous(_changes.drop_feed)
     changes_page = asynchronous(_changes.changes_page)
+    subjects = asynchronous(_subjects.subjects)
+    declare_subjects = asynchronous(_subjects.declare_subjects)
+    propose_subjects = asynchronous(_subjects.propose_subjects)
+    find_subject = asynchronous(_subjects.find_subject)
+    erase_subject = asynchronous(_subjects.erase_subject)
+    erasure = asynchronous(_subjects.erasure)
 
     async def insert(
         self,
@@ -289,6 +295,24 @@ class AsyncCdpClient:
                 chunk = await self._in_thread(cancel, stream.read)
         finally:
             stream.close()
+
+    async def export_subject(self, who: Mapping[str, Any]) -> AsyncIterator[bytes]:
+        """See :meth:`CdpClient.export_subject`."""
+        lines = _subjects.Lines()
+        request = _subjects.export_request(who)
+        cancel = Cancel()
+        stream = await self._in_thread(
+            cancel, self._transport.open, request, "application/x-ndjson", cancel
+        )
+        try:
+            chunk = await self._in_thread(cancel, stream.read)
+            while chunk:
+                for line in lines.take(chunk):
+                    yield line
+                chunk = await self._in_thread(cancel, stream.read)
+        finally:
+            stream.close()
+        lines.end()
 
     async def _run(self, operation: Operation[T]) -> T:
         try:

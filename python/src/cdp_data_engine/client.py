@@ -6,7 +6,7 @@ import ssl
 from types import TracebackType
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Type, Union
 
-from . import _changes, _insert, _quarantine, _query, _schema
+from . import _changes, _insert, _quarantine, _query, _schema, _subjects
 from . import _operations as ops
 from ._changes import SNAPSHOT_HEAD, Change, Snapshot
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
@@ -97,6 +97,12 @@ class CdpClient:
     set_feed = sync(_changes.set_feed)
     drop_feed = sync(_changes.drop_feed)
     changes_page = sync(_changes.changes_page)
+    subjects = sync(_subjects.subjects)
+    declare_subjects = sync(_subjects.declare_subjects)
+    propose_subjects = sync(_subjects.propose_subjects)
+    find_subject = sync(_subjects.find_subject)
+    erase_subject = sync(_subjects.erase_subject)
+    erasure = sync(_subjects.erasure)
 
     def insert(
         self,
@@ -310,6 +316,23 @@ class CdpClient:
                 chunk = stream.read()
         finally:
             stream.close()
+
+    def export_subject(self, who: Mapping[str, Any]) -> Iterator[bytes]:
+        """
+        Everything about somebody as lines of NDJSON; the last one is the manifest.
+
+        :raises CdpError: also while it is read: a loop that ends has seen every row
+        """
+        lines = _subjects.Lines()
+        stream = self._transport.open(_subjects.export_request(who), "application/x-ndjson")
+        try:
+            chunk = stream.read()
+            while chunk:
+                yield from lines.take(chunk)
+                chunk = stream.read()
+        finally:
+            stream.close()
+        lines.end()
 
     def _open_rows(
         self, sql: str, params: Sequence[Any], options: Mapping[str, Any], as_lists: bool = False

@@ -50,6 +50,7 @@ import {
   savedProjects,
 } from './backup-folder.js';
 import { claimFolder, type Epoch, ownEpoch, readEpoch, requireClaimed, requireCurrent } from './epoch.js';
+import { saveLedger } from './ledger-files.js';
 
 export interface FolderBackupOptions {
   /** Absolute. Its parent must exist. */
@@ -152,6 +153,7 @@ async function copyArchivesNow(
   services: Pick<BackupServices, 'control' | 'servers'>,
   { folder, signal }: ArchiveOptions,
 ): Promise<void> {
+  await saveLedger(services, folder);
   const { files } = services.servers.defaultTenancy;
   // Nothing has been saved yet that a segment could continue.
   const found = files === null ? null : await readEpoch(folder);

@@ -78,7 +78,7 @@ export function isOwn(
 ): boolean {
   if (namespace !== null && schemas.has(namespace)) return true;
   if (namespace === '_cdp')
-    return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantined?|stream_chunks)$/.test(name);
+    return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantined?|stream_chunks|erasures)$/.test(name);
   if (namespace !== null) return false;
   // A cast belongs to the project if it converts from or to one of its types.
   if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) {

@@ -25,6 +25,7 @@ import * as requests from '../../contract/wire/requests.js';
 import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
+import * as subjects from '../../contract/wire/subjects.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
 import * as usage from '../../contract/wire/usage.js';
@@ -60,6 +61,7 @@ export function openApiDocument(operations: readonly Operation[]): Json {
       { name: 'schema', description: 'Tables, columns, indexes and roles' },
       { name: 'data', description: 'Records' },
       { name: 'sql', description: 'Free SQL' },
+      { name: 'subjects', description: 'Finding, handing over and erasing people' },
       { name: 'token', description: 'The token of a request' },
       { name: 'admin', description: 'Projects, tokens, Postgres servers and moves between them, with an admin token' },
     ],
@@ -89,6 +91,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     receipts,
     changes,
     events,
+    subjects,
     dryRun,
     sql,
     neon,

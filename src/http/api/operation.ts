@@ -14,7 +14,7 @@ export interface Operation extends Route {
   readonly operationId: string;
   readonly summary: string;
   readonly description?: string;
-  readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
+  readonly tag: 'schema' | 'data' | 'sql' | 'subjects' | 'token' | 'admin';
   readonly params?: Schema;
   readonly success: Success;
   /** Another success, which some callers get. */

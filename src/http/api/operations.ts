@@ -21,6 +21,7 @@ import { SEGMENTS } from './segments.js';
 import { SERVERS } from './servers.js';
 import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
+import { SUBJECTS } from './subjects.js';
 import { TABLES } from './tables.js';
 import { TOKENS } from './tokens.js';
 import { READ_USAGE } from './usage.js';
@@ -41,6 +42,7 @@ const OF_PROJECTS = [
   ...QUERIES,
   ...SCHEDULES,
   ...SEGMENTS,
+  ...SUBJECTS,
 ];
 const OF_OPERATORS = [...PROJECTS, ...MOVES, ...SERVERS, ...REQUESTS, READ_USAGE];
 

@@ -124,7 +124,7 @@ export async function streamResponse(
  * Resolves when more may be written, or the client has left: Postgres's reply to the canceled statement must still be
  * read. A client that reads nothing for `stallMs` is disconnected.
  */
-function drained(raw: ServerResponse, stallMs: number): Promise<void> {
+export function drained(raw: ServerResponse, stallMs: number): Promise<void> {
   raw.setTimeout(stallMs);
   return new Promise((resolve) => {
     const done = () => {

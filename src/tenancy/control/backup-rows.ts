@@ -40,6 +40,12 @@ export class BackupRows {
     return json == null ? null : (JSON.parse(json, withDates) as BackupRow);
   }
 
+  /** Folders into which a backup has succeeded. */
+  async folders(): Promise<string[]> {
+    const rows = await this.pool.query(sql`SELECT folder FROM cdp.backups WHERE succeeded_at IS NOT NULL ORDER BY 1`);
+    return rows.map(([folder]) => folder ?? '');
+  }
+
   async start(folder: string): Promise<void> {
     await this.pool.query(
       sql`INSERT INTO cdp.backups (folder, started_at) VALUES (${folder}, now())

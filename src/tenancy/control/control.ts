@@ -23,6 +23,7 @@ import { QueryRows } from './query-rows.js';
 import { RoleRows } from './role-rows.js';
 import { ScheduleRows } from './schedule-rows.js';
 import { ServerRows } from './server-rows.js';
+import { SubjectRows } from './subject-rows.js';
 import { TokenRows } from './token-rows.js';
 import { UsageRows } from './usage-rows.js';
 
@@ -41,6 +42,7 @@ export class ControlDatabase {
   readonly schedules: ScheduleRows;
   readonly queries: QueryRows;
   readonly usage: UsageRows;
+  readonly subjects: SubjectRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -58,6 +60,7 @@ export class ControlDatabase {
     this.schedules = new ScheduleRows(this.controlPool);
     this.queries = new QueryRows(this.controlPool);
     this.usage = new UsageRows(this.controlPool);
+    this.subjects = new SubjectRows(this.controlPool);
   }
 
   /**

@@ -98,10 +98,15 @@ export class ProjectRows {
           ON CONFLICT DO NOTHING`,
       sql`UPDATE cdp.schedules SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
       sql`UPDATE cdp.queries SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
+      sql`UPDATE cdp.projects restored SET lineage = coalesce(old.lineage, old.id)
+          FROM cdp.projects old WHERE restored.id = ${restoredId} AND old.id = ${id} AND ${areReady}`,
+      sql`INSERT INTO cdp.subjects (project_id, declaration, declared_at)
+          SELECT ${restoredId}::uuid, declaration, declared_at FROM cdp.subjects WHERE project_id = ${id} AND ${areReady}
+          ON CONFLICT (project_id) DO UPDATE SET declaration = excluded.declaration, declared_at = excluded.declared_at`,
       withEntry(sql`SELECT id AS project_id FROM cdp.projects WHERE id = ${restoredId} AND name = ${name}`, entry),
       COMMIT,
     ]);
-    return results[8]?.rows.length === 1;
+    return results.at(-2)?.rows.length === 1;
   }
 
   setQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {

@@ -60,6 +60,7 @@ describe('works:', () => {
     const schema = '/api/cdp/schema/table';
     const projects = '/api/cdp/admin/projects';
     const columns = [{ name: 'email', type: 'TEXT' }];
+    const person = { identifiers: { email: {} }, tables: { swept: { columns: { email: 'email' }, erase: 'delete' } } };
     /** Each with the entry that it leaves, in an order in which each can be done. */
     const done: { operation: string; request: string; body?: unknown; object?: string; rows?: number }[] = [
       { operation: 'create_table', request: `POST ${schema}`, body: { table_name: 'swept', columns }, object: 'swept' },
@@ -136,6 +137,17 @@ describe('works:', () => {
       { operation: 'drop_events', request: 'DELETE /api/cdp/events' },
       { operation: 'read_feed', request: 'GET /api/cdp/feed' },
       { operation: 'drop_feed', request: 'DELETE /api/cdp/feed' },
+      { operation: 'declare_subjects', request: 'PUT /api/cdp/subjects', body: { subjects: { person } } },
+      { operation: 'read_subjects', request: 'GET /api/cdp/subjects' },
+      { operation: 'propose_subjects', request: 'GET /api/cdp/subjects/proposal' },
+      { operation: 'find_subject', request: 'POST /api/cdp/subjects/find', body: { person: { email: 'x' } }, rows: 0 },
+      {
+        operation: 'export_subject',
+        request: 'POST /api/cdp/subjects/export',
+        body: { person: { email: 'x' } },
+        rows: 0,
+      },
+      { operation: 'read_subject_keys', request: 'GET /api/cdp/subjects/keys' },
       { operation: 'create_role', request: 'POST /api/cdp/schema/role', body: { name: 'intern' }, object: 'intern' },
       { operation: 'list_roles', request: 'GET /api/cdp/schema/role' },
       { operation: 'read_role', request: 'GET /api/cdp/schema/role/intern', object: 'intern' },
@@ -216,6 +228,8 @@ describe('works:', () => {
       ...['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'],
       ...['set_feed', 'read_changes', 'read_snapshot'],
     ];
+    // The token has no scope for these; test/http/subjects has one.
+    elsewhere.push('erase_subject', 'list_erasures', 'read_erasure');
     const operations = OPERATIONS.map(({ audit }) => audit.operation).filter(
       (operation) => !elsewhere.includes(operation),
     );
@@ -555,7 +569,7 @@ describe('settings:', () => {
 
   it('counts as a change what is neither a read nor an insert, for each route', () => {
     // These read, although their method is not GET; receipts are looked up or settled.
-    const reads = ['insert', 'track', 'receipts', 'server.check'];
+    const reads = ['insert', 'track', 'receipts', 'server.check', 'find_subject', 'export_subject'];
     const expected = OPERATIONS.map(({ method, audit: { operation } }) => [
       operation,
       method !== 'GET' && !reads.includes(operation),

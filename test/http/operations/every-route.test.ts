@@ -37,6 +37,8 @@ let service: TestService;
 let project: TestProject;
 let inactive: TestProject;
 let admin: string;
+/** A token that may erase people, which none has by default. */
+let officer: string;
 let document: OpenApi;
 let before: Snapshot;
 
@@ -50,13 +52,15 @@ beforeAll(async () => {
   before = await snapshot(project);
   inactive = await service.project();
   await service.engine.projects.setActive(inactive.name, false, BY_ITSELF);
+  officer = await project.tokenWith('subjects:erase');
   admin = (await service.engine.tokens.create(null)).token;
   document = (await service.call('GET', '/openapi.json')).body as unknown as OpenApi;
 });
 afterAll(() => service.close());
 
 /** A token that may do what the route does. */
-const tokenFor = ({ access }: Operation): string => (access === 'admin' ? admin : project.token);
+const tokenFor = ({ access }: Operation): string =>
+  access === 'admin' ? admin : access.includes('subjects:erase') ? officer : project.token;
 
 const send = (route: Operation, call: Call = {}): Promise<TestResponse> =>
   service.call(route.method, pathOf(route), { token: tokenFor(route), ...call });

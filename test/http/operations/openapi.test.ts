@@ -119,6 +119,7 @@ describe('the document', () => {
       'track',
       'readSdkSettings',
       'readSnapshot',
+      'exportSubject',
     ];
     for (const route of OPERATIONS) {
       const content = operationOf(route).responses[route.success.status]?.content['application/json'];

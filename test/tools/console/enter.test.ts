@@ -138,6 +138,7 @@ describe('a token with one scope', () => {
     'sql:read': ['SQL', 'Quarantine', 'Changes'],
     'sql:write': ['SQL', 'Changes', 'Schedules'],
     'queries:run': [],
+    'subjects:erase': [],
   };
   it.each(SCOPES)('%s: shows what it may use, and no request of the page is refused', async (scope) => {
     const token = await project.tokenWith(scope);

@@ -1,0 +1,367 @@
+/**
+ * Erasures from the request to their end. The control database has the state of each, and the project's own database says
+ * whether it was committed, so that whoever takes one up, in this process or a later one, knows what is left to do.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import type { AuditOrigin } from '../../contract/audit.js';
+import { EngineError, isOutage, messageOf } from '../../contract/errors.js';
+import type { Erasure, ErasureOutcome, NotCovered, StillHeld } from '../../contract/wire/subjects.js';
+import type { DatabaseAccess } from '../../db/database-access.js';
+import { Project } from '../../db/project.js';
+import { planCommit } from '../../db/transaction.js';
+import type { Log } from '../../log.js';
+import { BEGIN, sql } from '../../pg/index.js';
+import { runPeriodically } from '../../tasks.js';
+import type { ControlDatabase } from '../../tenancy/control/control.js';
+import type { ProjectRow } from '../../tenancy/control/control-rows.js';
+import { NOT_LOCKED, tryWithProjectLock } from '../../tenancy/control/project-lock.js';
+import type { ErasureRow } from '../../tenancy/control/subject-rows.js';
+import { serviceWork } from '../../tenancy/postgres-errors.js';
+import type { Servers } from '../../tenancy/servers.js';
+import { declaredKind, homeOf, resolveNow } from './declaration.js';
+import { eraseSubject, SEE_EVERYTHING } from './erase-subject.js';
+import { type Bounds, findSubject, normalizeAsked, requireNotJoined, type Values } from './find-subject.js';
+import { ledgerOf, markErased, markOf } from './ledger.js';
+import type { AskedSubject } from './look-up.js';
+import { commitmentsOf, signReceipt } from './receipt.js';
+import type { SubjectKeys } from './subject-keys.js';
+import { cleanUp } from './upkeep.js';
+
+export interface ErasureServices {
+  readonly control: ControlDatabase;
+  readonly servers: Servers;
+  readonly database: DatabaseAccess;
+  readonly keys: SubjectKeys;
+  readonly log: Log;
+  /** How long archived write-ahead log is kept. */
+  readonly archiveDays: number;
+  /** When the next backup into the folder of the setting is made; null: none is scheduled. */
+  readonly nextBackup: () => Date | null;
+  /** Writes the ledger into the backup folder of the setting, if there is one. */
+  readonly saveLedger: () => Promise<void>;
+}
+
+/** More rows are erased by a job, and not while a request waits. */
+const SMALL_ROWS = 1_000;
+
+/** How long the transaction of a job may take. */
+const JOB_MS = 3_600_000;
+
+const RESUME_EVERY_MS = 15_000;
+
+/** By then the request that began an erasure has ended. */
+const ABANDONED_S = 40;
+
+/** Looks for work again later, instead of giving up. */
+const isTemporary = (error: unknown): boolean =>
+  !(error instanceof EngineError) ||
+  isOutage(error) ||
+  ['overloaded', 'table_busy', 'outcome_unknown', 'request_in_flight'].includes(error.code);
+
+interface Sealed {
+  readonly values: readonly (readonly [string, readonly string[]])[];
+  readonly bounds: Bounds;
+}
+
+export interface Started {
+  readonly erasure: Erasure;
+  readonly nonce: string;
+  /** false: it goes on after the response. */
+  readonly isErased: boolean;
+}
+
+interface EraseOptions {
+  readonly deep: boolean;
+  readonly by: AuditOrigin;
+  readonly signal: AbortSignal;
+}
+
+export class Erasures {
+  private stopResuming = () => {};
+  private running: Promise<unknown> = Promise.resolve();
+  private readonly stop = new AbortController();
+  /** Those that this process has begun and may take up at once. */
+  private readonly mine = new Set<string>();
+  private hasResumed = false;
+
+  constructor(private readonly services: ErasureServices) {}
+
+  /**
+   * What an erasure would do, by doing it and rolling back.
+   * @param project in a dry run
+   * @throws EngineError as {@link erase}
+   */
+  async rehearse(project: Project, asked: AskedSubject, signal: AbortSignal): Promise<ErasureOutcome> {
+    const declared = await declaredKind(this.services, project.id, asked.kind);
+    const { response } = await project.write({ signal, growth: 'none' }, async (db) => {
+      const { subjects } = await resolveNow(db, homeOf(project), asked.kind, declared, false);
+      const values = await normalizeAsked(db, subjects, asked.identifiers);
+      const { result } = await eraseSubject(db, homeOf(project), subjects, values, asked.bounds, () =>
+        this.requireNoPrepared(project),
+      );
+      return planCommit<ErasureOutcome>({ ...result, transaction: null });
+    });
+    return response;
+  }
+
+  /**
+   * Begins an erasure, and carries out a small one.
+   * @throws EngineError not_found, invalid_request, invalid_value, table_not_found, column_not_found, permission_denied,
+   * constraint_violation, table_busy: nothing was erased
+   */
+  async erase(project: Project, asked: AskedSubject, { deep, by, signal }: EraseOptions): Promise<Started> {
+    const { control, keys } = this.services;
+    const { kind, identifiers, bounds } = asked;
+    const declared = await declaredKind(this.services, project.id, kind);
+    const reading = { connection: 'write', signal, preamble: [BEGIN, SEE_EVERYTHING] } as const;
+    const { subjects, found } = await project.read(reading, async (db) => {
+      const { subjects } = await resolveNow(db, homeOf(project), kind, declared, false);
+      const found = await findSubject(db, subjects, await normalizeAsked(db, subjects, identifiers), bounds);
+      requireNotJoined(found, bounds);
+      return { subjects, found };
+    });
+    const nonce = randomBytes(32).toString('base64url');
+    const id = randomUUID();
+    const row = {
+      ...{ id, projectId: project.id, project: project.name, server: project.row.placement.server, kind, deep },
+      lineage: await control.subjects.lineageOf(project.id),
+      commitments: commitmentsOf(nonce, subjects, found.values),
+    };
+    const sealed: Sealed = { values: Array.from(found.values, ([name, values]) => [name, [...values]]), bounds };
+    await control.subjects.addErasure(row, keys.seal(sealed), by.actorName ?? by.actorId ?? by.actor);
+    const rows = [...found.rows.values()].reduce((sum, count) => sum + count, 0);
+    const isErased = !deep && rows <= SMALL_ROWS;
+    try {
+      if (isErased) await this.eraseNow(await this.rowOf(project.id, id), project, { signal });
+    } catch (error) {
+      if (isTemporary(error) && !(error instanceof EngineError && error.code === 'table_busy')) throw error;
+      await control.subjects.setFailed(id, reasonOf(error));
+      throw error;
+    } finally {
+      this.mine.add(id);
+      this.resumeSoon();
+    }
+    return { erasure: shownErasure(await this.rowOf(project.id, id)), nonce, isErased };
+  }
+
+  /** @throws EngineError not_found */
+  async get(project: Project, id: string): Promise<Erasure> {
+    return shownErasure(await this.rowOf(project.id, id));
+  }
+
+  async list(project: Project): Promise<Erasure[]> {
+    return (await this.services.control.subjects.erasures(project.id, 100)).map(shownErasure);
+  }
+
+  /** From now on, takes up what has not ended: of this process, and what another has left. */
+  startResuming(): void {
+    const resume = () => this.resume();
+    this.stopResuming = runPeriodically(RESUME_EVERY_MS, 'erase_subjects', resume, this.services.log, {
+      isFirstNow: true,
+    });
+  }
+
+  async close(): Promise<void> {
+    this.stopResuming();
+    this.stop.abort(new EngineError('database_unavailable', 'The service is stopping'));
+    // Its failure is noted.
+    await this.running.catch(() => {});
+  }
+
+  private async rowOf(projectId: string, id: string): Promise<ErasureRow> {
+    const row = UUID.test(id) ? await this.services.control.subjects.erasure(projectId, id) : null;
+    if (row === null) throw new EngineError('not_found', 'There is no such erasure');
+    return row;
+  }
+
+  private resumeSoon(): void {
+    void this.resume().catch((error: unknown) => {
+      // The next run repeats it.
+      this.services.log.warn({ error: messageOf(error) }, 'erasures will go on later');
+    });
+  }
+
+  /** One at a time. */
+  private resume(): Promise<void> {
+    // Whoever waits for the run before gets its failure.
+    const next = this.running.catch(() => {}).then(() => this.resumeAll());
+    this.running = next;
+    return next;
+  }
+
+  private async resumeAll(): Promise<void> {
+    const { control, servers } = this.services;
+    // A data folder has one process: whoever had begun them is gone.
+    const isFirst = !this.hasResumed && servers.defaultTenancy.files !== null;
+    this.hasResumed = true;
+    const rows = await control.subjects.unended([...this.mine], isFirst ? 0 : ABANDONED_S);
+    for (const row of rows) {
+      if (this.stop.signal.aborted) return;
+      const done = await tryWithProjectLock(control.address, row.id, () => this.goOn(row));
+      if (done !== NOT_LOCKED && done) this.mine.delete(row.id);
+    }
+  }
+
+  /** @returns whether it has ended */
+  private async goOn(row: ErasureRow): Promise<boolean> {
+    const { control } = this.services;
+    const { signal } = this.stop;
+    try {
+      const of = await control.projects.find('id', row.projectId);
+      if (of === null) {
+        await control.subjects.setFailed(row.id, 'The project was deleted');
+        await control.subjects.setDone(row.id, { steps: [], second_look: 0 });
+        return true;
+      }
+      const project = this.projectOf(of);
+      if (row.state === 'running') await this.eraseNow(row, project, { signal, timeoutMs: JOB_MS });
+      await this.finish(await this.rowOf(row.projectId, row.id), project);
+      return true;
+    } catch (error) {
+      if (!isTemporary(error) && row.state === 'running') {
+        await control.subjects.setFailed(row.id, reasonOf(error));
+        return true;
+      }
+      await control.subjects.noteError(row.id, reasonOf(error));
+      return false;
+    }
+  }
+
+  private projectOf(row: ProjectRow): Project {
+    return new Project({ row, database: this.services.database, trace: null, role: null });
+  }
+
+  /** Until the receipt. Can be repeated: the project's database knows whether it was committed. */
+  private async eraseNow(
+    row: ErasureRow,
+    project: Project,
+    { signal, timeoutMs = 30_000 }: { readonly signal: AbortSignal; readonly timeoutMs?: number },
+  ): Promise<void> {
+    const { control, keys } = this.services;
+    const { id, kind } = row;
+    const home = homeOf(project);
+    const declared = await declaredKind(this.services, project.id, kind);
+    const { values, bounds } = await this.sealedOf(id);
+    const ledgerKey = await keys.ledgerKey();
+    const readMark = () => project.read({ connection: 'write', signal }, (db) => markOf(db, id));
+    let mark = await readMark();
+    const uncovered: NotCovered[][] = [];
+    if (mark === null) {
+      await project.write({ signal, growth: 'none', timeoutMs, isIdempotent: true }, async (db) => {
+        const resolved = await resolveNow(db, home, kind, declared, false);
+        uncovered[0] = resolved.notCovered;
+        const { found, result } = await eraseSubject(db, home, resolved.subjects, values, bounds, () =>
+          this.requireNoPrepared(project),
+        );
+        // Before the commit: afterwards nobody could find these identifiers.
+        await control.subjects.setLedger(id, ledgerOf(ledgerKey, row, declared.declared, found.values));
+        return planCommit(result, [markErased(id, result)]);
+      });
+      mark = await readMark();
+    }
+    if (mark === null) throw new EngineError('outcome_unknown', 'The erasure is not in the database');
+    const [notCovered] =
+      uncovered.length > 0
+        ? uncovered
+        : [
+            (await project.read({ connection: 'write', signal }, (db) => resolveNow(db, home, kind, declared, true)))
+              .notCovered,
+          ];
+    const result = mark.result as ErasureOutcome;
+    const receipt = await signReceipt(keys, {
+      ...{ version: 1, issuer: control.instanceId, project: project.name, erasure: id, kind },
+      ...{ erased_at: mark.erasedAt, issued_at: new Date().toISOString(), commitments: row.commitments },
+      ...{ result, not_covered: notCovered ?? [], still_held: await this.stillHeld(project.row) },
+    });
+    await control.subjects.setErased(id, mark.erasedAt, result, receipt);
+    // Idle sessions show their last statement.
+    project.recheckRights();
+    await this.services.saveLedger().catch((error: unknown) => {
+      // The backup folder is written to again every few seconds.
+      this.services.log.warn({ error: messageOf(error) }, 'the ledger of erasures is not in the backup folder yet');
+    });
+  }
+
+  /** Frees the space, and looks again. */
+  private async finish(row: ErasureRow, project: Project): Promise<void> {
+    if (row.state !== 'cleaning') return;
+    const { control, servers } = this.services;
+    const { values } = await this.sealedOf(row.id);
+    const declared = await declaredKind(this.services, project.id, row.kind);
+    const options = { deep: row.deep, signal: this.stop.signal };
+    const upkeep = await cleanUp(servers, project, { kind: row.kind, declared, values }, options);
+    await control.subjects.setDone(row.id, upkeep);
+  }
+
+  private async sealedOf(id: string): Promise<{ values: Values; bounds: Bounds }> {
+    const sealed = await this.services.control.subjects.sealed(id);
+    if (sealed === null) throw new EngineError('not_found', 'The erasure has ended');
+    const { values, bounds } = this.services.keys.open(sealed) as Sealed;
+    return { values: new Map(values.map(([name, texts]) => [name, new Set(texts)])), bounds };
+  }
+
+  /** The rows of one are invisible, and would be there once it is committed. @throws EngineError table_busy, naming it */
+  private async requireNoPrepared({ row: { placement } }: Project): Promise<void> {
+    const { pool } = this.services.servers.serverOf(placement);
+    const rows = await serviceWork(() =>
+      pool.query(sql`SELECT gid FROM pg_prepared_xacts WHERE database = ${placement.database} ORDER BY gid LIMIT 3`),
+    );
+    if (rows.length === 0) return;
+    const names = rows.map(([gid]) => `"${gid}"`).join(', ');
+    throw new EngineError('table_busy', `A prepared transaction may hold the person: ${names}. Nothing was erased`, {
+      hint: 'End it with COMMIT PREPARED or ROLLBACK PREPARED.',
+    });
+  }
+
+  /** What the service knows to hold the person still. */
+  private async stillHeld({ id, placement }: ProjectRow): Promise<StillHeld[]> {
+    const { control, servers, archiveDays, nextBackup } = this.services;
+    const held: StillHeld[] = [
+      {
+        what: 'bytes of deleted rows in the files and the write-ahead log of the database, until they are reused or an erasure with deep=true',
+        until: null,
+      },
+    ];
+    const savedAt = (await control.backups.savedAt()).get(id);
+    if (savedAt !== undefined) {
+      held.push({
+        what: `the backup of ${savedAt.toISOString()} in the backup folder, until the next one; what other tools made of the folder is theirs`,
+        until: nextBackup()?.toISOString() ?? null,
+      });
+    }
+    const { files } = servers.tenancyOf(placement);
+    if (files !== null && (await files.has(placement.server)) && (await files.archivesWal(placement.server))) {
+      const until = new Date();
+      until.setUTCDate(until.getUTCDate() + archiveDays);
+      held.push({
+        what: `archived write-ahead log, until it is ${archiveDays} days older than the newest`,
+        until: until.toISOString(),
+      });
+    }
+    held.push({
+      what: 'backup files that an operator made with cdp backup, and copies outside the service',
+      until: null,
+    });
+    return held;
+  }
+}
+
+/** Without what Postgres or code of the project says, which may name the person. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof EngineError)) return 'internal';
+  const { code, message, postgres } = error;
+  if (postgres === undefined) return `${code}: ${message}`;
+  const { sqlstate, constraint } = postgres;
+  return `${code}: SQLSTATE ${sqlstate}${constraint === undefined ? '' : `, constraint ${constraint}`}`;
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+function shownErasure(row: ErasureRow): Erasure {
+  const { id, kind, state, deep, createdAt, erasedAt, endedAt, error, result, receipt } = row;
+  return {
+    ...{ id, kind, state, deep, created_at: createdAt.toISOString(), error, receipt },
+    ...{ erased_at: erasedAt?.toISOString() ?? null, ended_at: endedAt?.toISOString() ?? null },
+    ...{ result: result?.erased ?? null, upkeep: result?.upkeep ?? null },
+  };
+}
