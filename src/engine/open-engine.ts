@@ -111,7 +111,7 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
     const subjectKeys = new SubjectKeys(control.subjects, settings.secret, settings.secretPrevious);
     const { archiveDays } = settings;
     const erasures = new Erasures({
-      ...{ control, servers, keys: subjectKeys, log, archiveDays, database },
+      ...{ control, servers, feeds, keys: subjectKeys, log, archiveDays, database },
       nextBackup: () => backupPlan?.next ?? null,
       saveLedger: async () => {
         if (backupPlan !== null) await saveLedger({ control }, backupPlan.folder);

@@ -66,6 +66,7 @@ export class Collector implements ReplicationReader {
     private readonly events: CollectorEvents,
   ) {
     this.stored = this.reached = log.end.lsn;
+    // If the log cannot be flushed, nothing is confirmed, and the next time tries again.
     this.timer = setInterval(() => void this.confirm().catch(() => {}), CONFIRM_MS).unref();
   }
 
@@ -192,6 +193,7 @@ export class Collector implements ReplicationReader {
     clearInterval(this.timer);
     // A failure is that of the reading, which has ended with it.
     await this.writing?.catch(() => {});
+    // What is not confirmed is sent again.
     await this.confirm(true).catch(() => {});
     this.stream.close();
     await this.ended;

@@ -278,6 +278,7 @@ export class FeedLog {
   }
 
   async close(): Promise<void> {
+    // What is not flushed is not confirmed either, and sent again.
     await this.sync().catch(() => {});
     await this.file?.close();
     this.file = null;

@@ -136,12 +136,13 @@ export class Feed {
     this.isServerRunning = true;
     this.atRest = null;
     this.forgetRights();
-    await rm(join(this.place.folder, AT_REST_FILE), { force: true }).catch(() => {});
     await this.begin(reason).catch((error: unknown) => this.fail(error));
   }
 
   private async begin(reason: EpochReason): Promise<void> {
     const { folder } = this.place;
+    // Rights can change from now on: if this file cannot be removed, the feed does not begin.
+    await rm(join(folder, AT_REST_FILE), { force: true });
     const xid = await this.inDatabase(async (session) => {
       await makePublications(session, this.place.major);
       const slot = await slotState(session);
@@ -185,10 +186,11 @@ export class Feed {
       stored: () => this.wake(),
       described: () => this.forgetRights(),
       passed: () => {
-        // Postgres 15 does this only at checkpoints.
-        if (this.place.major >= 16)
-          void this.inDatabase((session) => session.query(sql`SELECT pg_log_standby_snapshot()`)).catch(() => {});
-        void this.prune();
+        const move = this.inDatabase((session) => session.query(sql`SELECT pg_log_standby_snapshot()`));
+        // Otherwise the server moves on at its next checkpoint, as Postgres 15 always does.
+        move.catch(() => {});
+        // The watch of all feeds removes them later.
+        this.prune().catch(() => {});
       },
       makeRoom: async () => (await log.prune({ hours: this.settings.retention_hours, bytes: log.bytes / 2 })) > 0,
     };
@@ -219,6 +221,7 @@ export class Feed {
       const atRest = await this.inDatabase(async (session): Promise<AtRest | null> => {
         const isComplete = await collector.reach(await flushedLsn(session), DRAIN_MS);
         return isComplete && isUnused ? { rights: await readAllRights(session, this.place.placement) } : null;
+        // What is not stored now is sent after the next start, which the watch of all feeds makes.
       }).catch(() => null);
       this.collector = null;
       await collector.close();

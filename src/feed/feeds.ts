@@ -143,11 +143,9 @@ export class Feeds {
 
   /** A server has ended by itself, so it may have changes that are not stored. */
   failed(id: string): void {
+    const ended = this.feeds.get(id)?.then((feed) => feed?.serverEnded());
     // One that could not be opened has nothing to end.
-    this.feeds.get(id)?.then(
-      (feed) => feed?.serverEnded(),
-      () => {},
-    );
+    ended?.catch(() => {});
   }
 
   /** A server is removed, with its folder. */

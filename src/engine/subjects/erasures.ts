@@ -17,6 +17,7 @@ import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { NOT_LOCKED, tryWithProjectLock } from '../../tenancy/control/project-lock.js';
 import type { ErasureRow } from '../../tenancy/control/subject-rows.js';
 import { serviceWork } from '../../tenancy/postgres-errors.js';
+import type { Feeds } from '../../feed/feeds.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { declaredKind, homeOf, resolveNow } from './declaration.js';
 import { eraseSubject, SEE_EVERYTHING } from './erase-subject.js';
@@ -30,6 +31,7 @@ import { cleanUp } from './upkeep.js';
 export interface ErasureServices {
   readonly control: ControlDatabase;
   readonly servers: Servers;
+  readonly feeds: Feeds;
   readonly database: DatabaseAccess;
   readonly keys: SubjectKeys;
   readonly log: Log;
@@ -285,11 +287,11 @@ export class Erasures {
   /** Frees the space, and looks again. */
   private async finish(row: ErasureRow, project: Project): Promise<void> {
     if (row.state !== 'cleaning') return;
-    const { control, servers } = this.services;
+    const { control } = this.services;
     const { values } = await this.sealedOf(row.id);
     const declared = await declaredKind(this.services, project.id, row.kind);
     const options = { deep: row.deep, signal: this.stop.signal };
-    const upkeep = await cleanUp(servers, project, { kind: row.kind, declared, values }, options);
+    const upkeep = await cleanUp(this.services, project, { kind: row.kind, declared, values }, options);
     await control.subjects.setDone(row.id, upkeep);
   }
 

@@ -1,8 +1,11 @@
 /** After an erasure: freeing the space, refreshing materialized views, a second look; and, if it is deep, removing the bytes. */
+import { setImmediate } from 'node:timers/promises';
 import { messageOf } from '../../contract/errors.js';
 import { roundedMs } from '../../contract/wire/fields.js';
 import type { Declaration, SubjectKind, Upkeep } from '../../contract/wire/subjects.js';
 import type { Project } from '../../db/project.js';
+import type { TellsOf } from '../../feed/erase-from-log.js';
+import type { Feeds } from '../../feed/feeds.js';
 import { BEGIN, fixed, ident, type Session, sql, type Statement } from '../../pg/index.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { inDatabase } from '../../tenancy/tenancy.js';
@@ -10,6 +13,7 @@ import { homeOf, resolveNow } from './declaration.js';
 import { lookAgain, SEE_EVERYTHING } from './erase-subject.js';
 import type { Values } from './find-subject.js';
 import { type Subjects, type SubjectTable, tableName } from './subject-tables.js';
+import { Traces } from './traces.js';
 
 /** For one statement. */
 const STEP_MS = 3_600_000;
@@ -22,7 +26,7 @@ interface Erased {
 
 /** A step that fails is named, and the others go on. @throws EngineError if the database is not there */
 export async function cleanUp(
-  servers: Servers,
+  { servers, feeds }: { readonly servers: Servers; readonly feeds: Feeds },
   project: Project,
   { kind, declared, values }: Erased,
   { deep, signal }: { readonly deep: boolean; readonly signal: AbortSignal },
@@ -57,6 +61,11 @@ export async function cleanUp(
     await step(`REFRESH MATERIALIZED VIEW ${view.shown}`, () =>
       run(sql`REFRESH MATERIALIZED VIEW ${ident(view.schema, view.name)}`),
     );
+  if (project.row.feed !== null) {
+    const traces = new Traces(subjects, values);
+    const tellsOf: TellsOf = (table, record) => traces.isInRecord(table, JSON.stringify(record));
+    await step('The log of the feed', async () => (await feeds.of(project.row)).erase(tellsOf, () => setImmediate()));
+  }
   if (deep) for (const [name, work] of deepSteps(servers, project, subjects)) await step(name, work);
   // Its sessions show their last statements.
   project.recheckRights();
