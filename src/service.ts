@@ -219,6 +219,7 @@ async function assemble(
   engine.serverWatch.startWatching();
   engine.archiveWatch.startWatching();
   engine.moves.startRecovering();
+  await engine.webhooks.open();
   if (engine.backupPlan !== null) {
     const { startScheduledBackups } = await import('./scheduled-backups.js');
     closing.add(startScheduledBackups(engine.backupServices(BY_ITSELF), engine.backupPlan, config, logger));

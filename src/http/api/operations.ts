@@ -20,6 +20,7 @@ import { ROLES } from './roles.js';
 import { RUN_SQL } from './sql.js';
 import { TABLES } from './tables.js';
 import { TOKENS } from './tokens.js';
+import { WEBHOOKS } from './webhooks.js';
 
 const OF_PROJECTS = [
   ...TABLES,
@@ -32,6 +33,7 @@ const OF_PROJECTS = [
   ...EVENTS,
   ...FEED,
   ...CHANGES,
+  ...WEBHOOKS,
   RUN_SQL,
   RUN_QUERIES,
 ];

@@ -22,6 +22,7 @@ import { ProjectRows } from './project-rows.js';
 import { RoleRows } from './role-rows.js';
 import { ServerRows } from './server-rows.js';
 import { TokenRows } from './token-rows.js';
+import { WebhookRows } from './webhook-rows.js';
 
 /** About 300 kB, for which Postgres uses a temporary file if `work_mem` is smaller. */
 const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');
@@ -35,6 +36,7 @@ export class ControlDatabase {
   readonly tokens: TokenRows;
   readonly servers: ServerRows;
   readonly backups: BackupRows;
+  readonly webhooks: WebhookRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -49,6 +51,7 @@ export class ControlDatabase {
     this.tokens = new TokenRows(this.controlPool);
     this.servers = new ServerRows(this.controlPool);
     this.backups = new BackupRows(this.controlPool);
+    this.webhooks = new WebhookRows(this.controlPool);
   }
 
   /**

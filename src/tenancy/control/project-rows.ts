@@ -96,10 +96,11 @@ export class ProjectRows {
       sql`INSERT INTO cdp.roles (project_id, name, comment, created_at)
           SELECT ${restoredId}::uuid, name, comment, created_at FROM cdp.roles WHERE project_id = ${id} AND ${areReady}
           ON CONFLICT DO NOTHING`,
+      sql`UPDATE cdp.webhooks SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
       withEntry(sql`SELECT id AS project_id FROM cdp.projects WHERE id = ${restoredId} AND name = ${name}`, entry),
       COMMIT,
     ]);
-    return results[6]?.rows.length === 1;
+    return results[7]?.rows.length === 1;
   }
 
   setQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {
