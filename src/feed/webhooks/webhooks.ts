@@ -2,8 +2,12 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import { isUuid } from '../../contract/patterns.js';
-import type { ChangeWebhookBody, CreateWebhookBody, WebhookTest } from '../../contract/wire/webhooks.js';
-import { WEBHOOK_LIMITS } from '../../contract/wire/webhooks.js';
+import {
+  type ChangeWebhookBody,
+  type CreateWebhookBody,
+  WEBHOOK_LIMITS,
+  type WebhookTest,
+} from '../../contract/wire/webhooks.js';
 import type { Log } from '../../log.js';
 import { allDone } from '../../promises.js';
 import type { AuditRow } from '../../tenancy/control/audit-rows.js';

@@ -4,7 +4,7 @@ import type { ChangeOperation } from '../../contract/wire/changes.js';
 import { type Fragment, join, sql } from '../../pg/index.js';
 import type { AuditRow } from './audit-rows.js';
 import type { ControlPool } from './control-pool.js';
-import { PROJECT_JSON, type ProjectRow, withDates } from './control-rows.js';
+import { PROJECT_JSON, type ProjectRow } from './control-rows.js';
 
 /** null: all. */
 export interface WebhookFilter {
@@ -77,7 +77,10 @@ const LIVE_JSON = sql`${WEBHOOK_JSON} || jsonb_build_object('secret', secret,
   'retryInMs', greatest(0, coalesce(ceil(extract(epoch FROM retry_at - now()) * 1000), 0)),
   'failingForMs', coalesce(ceil(extract(epoch FROM now() - failing_since) * 1000), 0), 'project', ${PROJECT_JSON})`;
 
-const webhookRow = (json: string | null | undefined): WebhookRow => JSON.parse(json ?? '', withDates) as WebhookRow;
+const withTimes = (key: string, value: unknown): unknown =>
+  /(At|^at|Since|Until)$/.test(key) && typeof value === 'string' ? new Date(value) : value;
+
+const webhookRow = (json: string | null | undefined): WebhookRow => JSON.parse(json ?? '', withTimes) as WebhookRow;
 
 /** Nothing is tried or has failed. */
 const ANEW = sql`pending = NULL, attempts = 0, failing_since = NULL, retry_at = NULL, error = NULL`;
@@ -121,7 +124,7 @@ export class WebhookRows {
     const [json] = await this.pool.row(
       sql`SELECT ${LIVE_JSON} FROM cdp.webhooks w JOIN cdp.projects ON projects.id = w.project_id WHERE w.id = ${id}`,
     );
-    return json == null ? null : (JSON.parse(json, withDates) as LiveWebhook);
+    return json == null ? null : (JSON.parse(json, withTimes) as LiveWebhook);
   }
 
   // Changes by people
@@ -187,12 +190,7 @@ export class WebhookRows {
             'status', status, 'error', error, 'durationMs', duration_ms)
           FROM cdp.webhook_deliveries WHERE webhook_id = ${id} ORDER BY number DESC`,
     );
-    return rows.map(
-      ([json]) =>
-        JSON.parse(json ?? '', (key, value: unknown) =>
-          key === 'at' ? new Date(value as string) : value,
-        ) as DeliveryRow,
-    );
+    return rows.map(([json]) => JSON.parse(json ?? '', withTimes) as DeliveryRow);
   }
 
   // What deliveries change: nothing, if a person has changed the webhook since it was read
