@@ -56,13 +56,10 @@ describe('the feed', () => {
       { email: 'ada@example.com', score: 0.1, at: '2026-01-31T09:30:00.5Z', tags: { a: [1, null] }, ok: true },
       { email: null, score: -0, at: null, tags: null, ok: false },
     ];
-    const changes = await changesOf(
-      async () => {
-        const response = await project.call('POST', '/api/cdp/data/customers', { body: records });
-        expect(response.text).toContain('"success":true');
-      },
-      2,
-    );
+    const changes = await changesOf(async () => {
+      const response = await project.call('POST', '/api/cdp/data/customers', { body: records });
+      expect(response.text).toContain('"success":true');
+    }, 2);
     const rows = await project.rows('SELECT * FROM customers ORDER BY id');
     expect(bare(changes)).toEqual(
       rows.map((row) => ({ op: 'insert', table: 'customers', key: { id: row.id }, record: row })),
