@@ -75,6 +75,7 @@ const COMMANDS: Readonly<Record<string, Load>> = {
   receipt: async () => (await import('./remote/receipt.js')).receiptCommand(),
   index: async () => (await import('./remote/indexes.js')).indexCommand(),
   events: async () => (await import('./remote/events.js')).eventsCommand(),
+  webhook: async () => (await import('./remote/webhook.js')).webhookCommand(),
   role: async () => (await import('./remote/roles.js')).roleCommand(),
   table: async () => (await import('./remote/distribute.js')).tableCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),

@@ -45,6 +45,7 @@ export type { ArrayStream, StreamEnd } from './row-stream.js';
 export type { DropOptions, QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine.js';
 export type { Impact } from '../contract/wire/dry-run.js';
 export type { ClientOptions } from './transport.js';
+export type { Webhooks, WebhookWithSecret } from './webhooks.js';
 export type { ColumnType } from '../contract/column-types.js';
 export type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
 export type { ValueCount } from '../contract/errors.js';
@@ -66,3 +67,11 @@ export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 export type { Receipt } from '../contract/wire/receipts.js';
 export type { DetailedRole, DropRoleResponse, Role, TablePrivileges } from '../contract/wire/roles.js';
 export type { OwnTokenResponse } from '../contract/wire/tokens.js';
+export type {
+  ChangeWebhookBody,
+  CreateWebhookBody,
+  RotateSecretBody,
+  Webhook,
+  WebhookDelivery,
+  WebhookTest,
+} from '../contract/wire/webhooks.js';
