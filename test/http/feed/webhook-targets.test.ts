@@ -94,7 +94,7 @@ describe('with public addresses only', () => {
     // Names that hang hold up no other one, and no thread.
     expect((await outcomeAt(project, 'https://loopback.example/')).error).toContain('no public address');
     expect(performance.now() - startedAt).toBeLessThan(9_000);
-    for (const other of others) expect((await other).error).toBe('no answer within 10 s');
+    for (const other of others) expect((await other).error).toMatch(/ETIMEOUT|no answer within 10 s/);
   });
 });
 
