@@ -23,6 +23,7 @@ import {
   dropSlot,
   flushedLsn,
   isSetUp,
+  makePublications,
   slotState,
   tablesOf,
 } from './set-up.js';
@@ -141,7 +142,7 @@ export class Feed {
   private async begin(reason: EpochReason): Promise<void> {
     const { folder } = this.place;
     const xid = await this.inDatabase(async (session) => {
-      if (!(await isSetUp(session, this.settings))) await applySettings(session, this.settings, this.place.major);
+      await makePublications(session, this.place.major);
       const slot = await slotState(session);
       const log = this.log ?? (await FeedLog.open(folder));
       if (slot === null || slot.isLost) {
@@ -156,6 +157,8 @@ export class Feed {
           );
       } else if (log === null) this.useLog(await FeedLog.create(folder, slot.confirmed, 'log_lost', null));
       else if (this.log === null) this.useLog(log);
+      const isNew = this.log !== log || slot === null || slot.isLost;
+      if (isNew || !(await isSetUp(session, this.settings))) await applySettings(session, this.settings, isNew);
       return currentXid(session);
     });
     const { log } = this;
@@ -235,7 +238,7 @@ export class Feed {
 
   /** Other settings, while the server runs. @throws PostgresError */
   async change(settings: FeedSettings): Promise<void> {
-    await this.inDatabase((session) => applySettings(session, settings, this.place.major));
+    await this.inDatabase((session) => applySettings(session, settings, false));
     this.settings = settings;
     await this.prune();
   }
@@ -292,9 +295,10 @@ export class Feed {
     for (;;) {
       const page = await this.page(cursor, request);
       const waitMs = until - performance.now();
-      if (page.changes.length > 0 || waitMs <= 0 || request.signal.aborted || this.isOff) return page;
+      if (page.changes.length > 0 || waitMs <= 0) return page;
       cursor = cursorOf(page.cursor);
       await this.waitForMore(cursor, waitMs, request.signal);
+      request.signal.throwIfAborted();
     }
   }
 
@@ -345,7 +349,7 @@ export class Feed {
       const { tables, operations, columns } = filter;
       const lists = [tables, operations, columns].map((list) => list && [...list]);
       const key = JSON.stringify([cursorText(cursor), String(log.end.lsn), role, limit, lists, generation]);
-      const visible = (oid: number) => rights.get(oid) ?? null;
+      const visible = (oid: number) => this.visibleIn(rights, role, oid);
       const page = this.pages.get(key) ?? this.readPage(log, reader, cursor, { ...filter, visible }, limit, turn);
       this.pages.set(key, page);
       const result = await page.catch((error: unknown) => {
@@ -407,7 +411,12 @@ export class Feed {
 
   /** What a role may read of a table. @throws EngineError database_unavailable */
   async visibleTo(role: string, oid: number): Promise<VisibleColumns> {
-    return (await this.rightsOf(role)).get(oid) ?? null;
+    return this.visibleIn(await this.rightsOf(role), role, oid);
+  }
+
+  /** What a table had that no longer exists is for its owner only: nobody knows what others might read. */
+  private visibleIn(rights: Rights, role: string, oid: number): VisibleColumns {
+    return rights.get(oid) ?? (rights.has(oid) || role !== this.place.placement.writer ? null : 'all');
   }
 
   private async waitForMore(place: Place, ms: number, signal: AbortSignal): Promise<void> {

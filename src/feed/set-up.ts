@@ -43,11 +43,24 @@ const DROP_EVENT_TRIGGERS = [
 /** How long to wait for the tables that others have locked. */
 const LIMITS = [fixed("SET lock_timeout = '10s'"), fixed("SET statement_timeout = '30s'")];
 
+/** A slot that finds no publication when it is read may be of no use any more, so they come first. @throws PostgresError */
+export async function makePublications(session: Session, major: number): Promise<void> {
+  const generated = major >= 18 ? ", publish_generated_columns = 'stored'" : '';
+  await session.script(`DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = 'cdp_feed') THEN
+      CREATE PUBLICATION cdp_feed WITH (publish_via_partition_root = true${generated});
+      CREATE PUBLICATION cdp_feed_inserts FOR TABLE ONLY _cdp.feed_schema
+        WITH (publish = 'insert, truncate', publish_via_partition_root = true${generated});
+    END IF;
+  END $$`);
+}
+
 /**
  * Makes publications and triggers as the settings say; the next changes of tables that are new in the feed are in it.
+ * @param anew the feed has described no table yet
  * @throws PostgresError
  */
-export async function applySettings(session: Session, { tables, old }: FeedSettings, major: number): Promise<void> {
+export async function applySettings(session: Session, { tables, old }: FeedSettings, anew: boolean): Promise<void> {
   await session.run(LIMITS);
   await inTransaction(session, async () => {
     const names = tables === 'all' ? null : tables;
@@ -57,14 +70,7 @@ export async function applySettings(session: Session, { tables, old }: FeedSetti
       sql`DELETE FROM _cdp.feed_settings`,
       sql`INSERT INTO _cdp.feed_settings (tables, old) VALUES (${names}::text[], ${old})`,
     ]);
-    const generated = major >= 18 ? ", publish_generated_columns = 'stored'" : '';
-    await session.script(`DO $$ BEGIN
-      IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = 'cdp_feed') THEN
-        CREATE PUBLICATION cdp_feed WITH (publish_via_partition_root = true${generated});
-        CREATE PUBLICATION cdp_feed_inserts FOR TABLE ONLY _cdp.feed_schema
-          WITH (publish = 'insert, truncate', publish_via_partition_root = true${generated});
-      END IF;
-    END $$`);
+    if (anew) await session.query(sql`DELETE FROM _cdp.feed_tables`);
     await session.query(sql`SELECT _cdp.follow_schema('PUT', ${wasOld === 't' && !old})`);
     await session.run(EVENT_TRIGGERS);
   });

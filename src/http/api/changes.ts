@@ -7,6 +7,7 @@ import { cursorOf } from '../../feed/cursor.js';
 import type { Feed, Page, ReadChanges } from '../../feed/feed.js';
 import { streamSnapshot } from '../../engine/sql/stream-snapshot.js';
 import { postgresRole } from '../../tenancy/placement.js';
+import { authorize, bearerToken } from '../admission.js';
 import { asEngineError, errorBody } from '../response/error-exit.js';
 import { readRightsOf } from '../response/redaction.js';
 import { writeHead } from '../response/response.js';
@@ -57,6 +58,7 @@ const READ_CHANGES: Operation = {
       return { body: null };
     }
     const page = await feed.read(read);
+    await stillAllowed(call);
     return { body: bodyOf(page), rows: page.changes.length };
   },
 };
@@ -75,6 +77,11 @@ function requestOf(call: Call): ReadChanges {
     signal,
     turn: () => engine.services.throttle.turn(id),
   };
+}
+
+/** The token may have been revoked, or its project deactivated, while the request waited. @throws EngineError */
+async function stillAllowed({ engine, request }: Call): Promise<void> {
+  authorize(await engine.authenticator.authenticateAgain(bearerToken(request.headers)), READ_CHANGES.access);
 }
 
 /** The role that the token acts as in Postgres. */
@@ -114,6 +121,7 @@ async function streamEvents(call: Call, feed: Feed, read: ReadChanges): Promise<
       signal.throwIfAborted();
       after = cursorOf(page.cursor);
       page = await feed.read({ ...read, after, waitMs: HEARTBEAT_MS });
+      await stillAllowed(call);
     }
   } catch (thrown) {
     if (raw.destroyed) return;

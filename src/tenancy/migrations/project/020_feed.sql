@@ -76,7 +76,7 @@ BEGIN
     SELECT coalesce(n.table_oid, f.table_oid) AS table_oid, coalesce(n.schema_name, f.schema_name) AS schema_name,
       coalesce(n.table_name, f.table_name) AS table_name, n.root_oid, f.root_oid AS former_root, n.columns, n.key,
       n.table_oid IS NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = f.table_oid) AS is_dropped, f.table_oid IS NULL AS is_new,
-      coalesce(n.is_member, false) AS is_member, coalesce(f.is_member, false) AS was_member,
+      coalesce(n.is_member, false) AND n.root_oid IS NULL AS is_own, coalesce(f.is_member, false) AND f.root_oid IS NULL AS was_own,
       CASE WHEN (f.schema_name, f.table_name) <> (n.schema_name, n.table_name)
         THEN CASE f.schema_name WHEN 'data' THEN f.table_name ELSE f.schema_name || '.' || f.table_name END END AS was,
       n.columns IS DISTINCT FROM f.columns OR n.key IS DISTINCT FROM f.key AS is_altered,
@@ -93,12 +93,12 @@ BEGIN
           command, r.table_oid, r.schema_name, r.table_name, t.table_name, r.columns, r.key, true
         FROM _cdp.feed_tables_now r WHERE r.table_oid = coalesce(t.root_oid, t.former_root) AND r.is_member;
     END IF;
-    IF t.root_oid IS NULL AND (t.former_root IS NULL OR NOT t.is_dropped) AND (t.is_member OR t.was_member) THEN
+    IF t.is_own OR t.was_own THEN
       INSERT INTO _cdp.feed_schema (change, command, table_oid, schema_name, table_name, was, columns, key, snapshot)
-        VALUES (CASE WHEN t.is_dropped THEN 'dropped' WHEN NOT t.is_member THEN 'left' WHEN t.is_new OR NOT t.was_member OR t.former_root IS NOT NULL THEN 'created'
+        VALUES (CASE WHEN t.is_dropped THEN 'dropped' WHEN NOT t.is_own THEN 'left' WHEN NOT t.was_own THEN 'created'
             WHEN t.was IS NOT NULL THEN 'renamed' ELSE 'altered' END,
           command, t.table_oid, t.schema_name, t.table_name, t.was, t.columns, t.key,
-          NOT t.is_dropped AND (t.is_filled OR NOT t.was_member OR t.former_root IS NOT NULL) AND t.is_member AND NOT (t.is_new AND command = 'CREATE TABLE'));
+          t.is_own AND (t.is_filled OR NOT t.was_own) AND NOT (t.is_new AND command = 'CREATE TABLE'));
     END IF;
   END LOOP;
   DELETE FROM _cdp.feed_schema;
