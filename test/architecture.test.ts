@@ -12,10 +12,11 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   cli: ['service', 'export', 'import', 'client'],
   // The files at the top of src put the others together.
   service: ['http', 'postgres-port', 'engine', 'db', 'backup', 'tenancy', 'embedded', 'pg'],
-  http: ['engine', 'moves', 'db', 'codec'],
+  http: ['engine', 'moves', 'feed', 'db', 'codec'],
   'postgres-port': ['engine', 'pg'],
-  engine: ['moves', 'db', 'backup', 'tenancy', 'pg', 'codec'],
+  engine: ['moves', 'feed', 'db', 'backup', 'tenancy', 'pg', 'codec'],
   moves: ['backup', 'tenancy', 'pg'],
+  feed: ['db', 'tenancy', 'embedded', 'pg', 'codec'],
   db: ['tenancy', 'pg'],
   backup: ['tenancy', 'pg'],
   tenancy: ['embedded', 'pg'],
@@ -239,6 +240,7 @@ describe('imports', () => {
       'commander',
       'fastify',
       'find-my-way',
+      'ipaddr.js',
       'lru-cache',
       'negotiator',
       'pg-connection-string',
@@ -318,8 +320,11 @@ describe('a single place', () => {
       'engine/access/tokens.ts',
       'engine/backup-plan.ts',
       'engine/events/track.ts',
+      'feed/feed-log.ts',
+      'feed/webhooks/webhooks.ts',
       'http/observability/backup-metrics.ts',
       'import/record-sender.ts',
+      'pg/replication.ts',
       'tenancy/server-facts.ts',
     ]);
   });

@@ -23,6 +23,8 @@ import { newSecret, signedHeaders } from './signature.js';
 import { Targets } from './targets.js';
 import { Turns } from './turns.js';
 
+export type { WebhookRow };
+
 export interface WebhookServices {
   readonly control: ControlDatabase;
   readonly feeds: Feeds;
