@@ -23,6 +23,7 @@ import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
+import * as webhooks from '../../contract/wire/webhooks.js';
 import { codesOf, type Operation, queryOf } from './operation.js';
 import type { Access } from '../route.js';
 
@@ -80,6 +81,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     quarantine,
     receipts,
     events,
+    webhooks,
     dryRun,
     sql,
     neon,

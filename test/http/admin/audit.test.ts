@@ -134,6 +134,7 @@ describe('works:', () => {
       },
       { operation: 'read_sdk_settings', request: 'GET /v1/projects/any/settings' },
       { operation: 'drop_events', request: 'DELETE /api/cdp/events' },
+      { operation: 'list_webhooks', request: 'GET /api/cdp/webhooks' },
       { operation: 'create_role', request: 'POST /api/cdp/schema/role', body: { name: 'intern' }, object: 'intern' },
       { operation: 'list_roles', request: 'GET /api/cdp/schema/role' },
       { operation: 'read_role', request: 'GET /api/cdp/schema/role/intern', object: 'intern' },
@@ -173,9 +174,20 @@ describe('works:', () => {
       { operation: 'audit.read', request: 'GET /api/cdp/admin/audit' },
       { operation: 'request.list', request: 'GET /api/cdp/admin/requests' },
     ];
-    // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts,
-    // moves.test.ts).
-    const elsewhere = ['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'];
+    // These need a request that runs (running-requests-ended.test.ts), another Postgres (servers.test.ts, moves.test.ts), or a feed
+    // (webhooks.test.ts).
+    const elsewhere = [
+      ...['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'],
+      ...[
+        'create_webhook',
+        'read_webhook',
+        'change_webhook',
+        'rotate_webhook_secret',
+        'delete_webhook',
+        'test_webhook',
+      ],
+      ...['list_webhook_deliveries', 'replay_webhook'],
+    ];
     const operations = OPERATIONS.map(({ audit }) => audit.operation).filter(
       (operation) => !elsewhere.includes(operation),
     );

@@ -171,6 +171,46 @@ describe('webhooks', () => {
       expect(() => new Verifier(newer).verify(last?.text ?? '', last?.headers ?? {})).toThrow();
     });
 
+    it('are in the audit log, with each change in its own transaction', async () => {
+      const { url } = await endpoint();
+      const { webhook } = await create({ url });
+      const path = `/api/cdp/webhooks/${webhook.id}`;
+      await project.call('PUT', path, { body: { active: false } });
+      await project.call('POST', `${path}/secret`, { body: {} });
+      await project.call('POST', `${path}/replay`, { body: { from: webhook.cursor } });
+      await project.call('POST', `${path}/test`);
+      await project.call('DELETE', path);
+      const words = ['create', 'change', 'replay', 'test', 'delete'].map((word) => `${word}_webhook`);
+      await eventually(async () => {
+        const rows = await control(
+          `SELECT operation, outcome, status FROM cdp.audit WHERE project = $1 ORDER BY at DESC LIMIT 20`,
+          [project.name],
+        );
+        for (const operation of [...words, 'rotate_webhook_secret'])
+          expect(rows).toContainEqual({ operation, outcome: 'ok', status: operation === 'create_webhook' ? 201 : 200 });
+      });
+    });
+
+    it('leave a stopped server alone, and go on when it runs again', async () => {
+      const idle = await startOwnService({ 'webhook-networks': '127.0.0.1', 'idle-stop-ms': '1000' });
+      try {
+        const still = await idle.project();
+        await still.table('customers', { email: 'TEXT' });
+        await still.call('PUT', '/api/cdp/feed', { body: {} });
+        const seen = await still.seenAnew();
+        const target = await endpoint();
+        for (let i = 0; i < 3; i++)
+          expect((await seen.call('POST', '/api/cdp/webhooks', { body: { url: target.url } })).status).toBe(201);
+        await seen.rows("INSERT INTO customers (email) VALUES ('a')");
+        await eventually(() => expect(target.changes()).toHaveLength(3));
+        await vi.waitFor(() => expect(idle.engine.load.runningServers).toBe(0), { timeout: 120_000, interval: 100 });
+        await seen.rows("INSERT INTO customers (email) VALUES ('b')");
+        await eventually(() => expect(target.changes()).toHaveLength(6));
+      } finally {
+        await idle.close();
+      }
+    });
+
     it('send a test, and tell its outcome', async () => {
       const target = await endpoint();
       const { webhook, secret } = await create({ url: target.url });
