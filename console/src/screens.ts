@@ -48,6 +48,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     load: async () => (await import('./events/events-screen.js')).EventsScreen,
   },
   {
+    path: 'webhooks',
+    label: 'Webhooks',
+    isUseful: () => hasScope('schema:read'),
+    load: async () => (await import('./webhooks/webhooks-screen.js')).WebhooksScreen,
+  },
+  {
     path: 'roles',
     label: 'Roles',
     isUseful: managesRoles,
