@@ -130,11 +130,11 @@ export const RotateSecretBody = Type.Object(
 );
 export type RotateSecretBody = Static<typeof RotateSecretBody>;
 
-export const ReplayBody = Type.Object(
+export const ReplayWebhookBody = Type.Object(
   { from: Type.String({ pattern: CURSOR_PATTERN, description: 'Changes after this cursor are sent again.' }) },
   STRICT,
 );
-export type ReplayBody = Static<typeof ReplayBody>;
+export type ReplayWebhookBody = Static<typeof ReplayWebhookBody>;
 
 const ATTEMPT = {
   status: Type.Nullable(Type.Integer({ description: 'The status of the answer; null: there was none.' })),

@@ -270,12 +270,12 @@ const REPLAY: Operation = {
   writesEntry: true,
   slot: null,
   params: WebhookInPath,
-  body: wire.ReplayBody,
+  body: wire.ReplayWebhookBody,
   example: { from: '9f3a01c7.1a2b3c0.0' },
   success: succeeds(200, wire.WebhookResponse, 'changes are sent again', { webhook: EXAMPLE }),
   errors: READ_ERRORS,
   async handle(call) {
-    const { from } = call.request.body as wire.ReplayBody;
+    const { from } = call.request.body as wire.ReplayWebhookBody;
     const entry = entryOf(call, 'replay_webhook');
     const webhook = await call.engine.webhooks.replay(await currentRow(call), idInPath(call), from, entry);
     return { body: { success: true, message: 'changes are sent again', webhook: shown(webhook) } };
