@@ -424,7 +424,8 @@ export class Feed {
       throw new EngineError('rate_limited', `${MAX_WAITING} readers wait for changes of this project`, {
         retryAfter: 5,
       });
-    if (this.log === null || isBefore(place, this.log.end)) return;
+    // It may have been aborted while the page was read, and tells of that only once.
+    if (signal.aborted || this.log === null || isBefore(place, this.log.end)) return;
     await new Promise<void>((resolve) => {
       const done = () => {
         clearTimeout(timer);
