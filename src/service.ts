@@ -221,6 +221,7 @@ async function assemble(
   engine.moves.startRecovering();
   engine.scheduler.start();
   engine.erasures.startResuming();
+  await engine.webhooks.open();
   if (engine.backupPlan !== null) {
     const { startScheduledBackups } = await import('./scheduled-backups.js');
     closing.add(startScheduledBackups(engine.backupServices(BY_ITSELF), engine.backupPlan, config, logger));

@@ -130,15 +130,21 @@ export const extensionNames = list('NAMES', (name) => /^[a-z][a-z0-9_-]{0,62}$/.
 
 const NETWORKS = ['loopback', 'linklocal', 'uniquelocal'];
 
+/** An address, or a network such as `10.0.0.0/8`. */
+function isNetwork(item: string): boolean {
+  const [address = '', bits, ...more] = item.split('/');
+  const maxBits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+  return (
+    maxBits > 0 && more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= maxBits))
+  );
+}
+
+export const networks = list('LIST', isNetwork, 'addresses or networks such as 10.0.0.0/8');
+
 /** Addresses, networks (`10.0.0.0/8`) and the names that Fastify's `trustProxy` accepts. */
 export const proxies = list(
   'LIST',
-  (item) => {
-    const [address = '', bits, ...more] = item.split('/');
-    const maxBits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
-    const isNetwork = more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= maxBits));
-    return NETWORKS.includes(item) || (maxBits > 0 && isNetwork);
-  },
+  (item) => NETWORKS.includes(item) || isNetwork(item),
   `addresses, networks such as 10.0.0.0/8, or ${NETWORKS.join(', ')}`,
 );
 

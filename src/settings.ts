@@ -14,6 +14,7 @@ import {
   integer,
   mebibytes,
   milliseconds,
+  networks,
   withNames,
   oneOf,
   origins,
@@ -276,6 +277,12 @@ export const SETTINGS = withNames({
   quarantineDays: setting(30, integer(1, 36_500), 'Keep records in the quarantine for this many days.'),
   auditDays: setting(90, integer(1, 36_500), 'Keep entries of the audit log for this many days.'),
   receiptDays: setting(7, integer(1, 400), 'Keep receipts of batches with an Idempotency-Key for this many days.'),
+  webhookNetworks: setting<readonly string[]>(
+    [],
+    networks,
+    'Let webhooks also send to these networks, separated by commas, such as 10.0.0.0/8, and there without TLS, too. Default: only to ' +
+      'public addresses, by https.',
+  ),
   jwtIssuer: setting<string | null>(
     null,
     text('TEXT'),

@@ -232,6 +232,10 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
       'https://a.example:443',
     ],
   },
+  webhookNetworks: {
+    good: ['127.0.0.1', '10.0.0.0/8', '::1', 'fd00::/8', '10.0.0.0/8, 192.0.2.0/24'],
+    bad: ['', 'loopback', '*', '10.0.0.0/33', '::/129', '10.0.0.0/', '10.0.0.0/8/8', 'example.com', '127.0.0.1,'],
+  },
   metricsHost: { good: ['127.0.0.1'], bad: [''] },
   jwtIssuer: { good: ['https://issuer.example.com/', 'issuer'], bad: [''] },
   jwtAudience: { good: ['cdp'], bad: [''] },

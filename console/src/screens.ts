@@ -54,6 +54,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     load: async () => (await import('./changes/changes-screen.js')).ChangesScreen,
   },
   {
+    path: 'webhooks',
+    label: 'Webhooks',
+    isUseful: () => hasScope('schema:read'),
+    load: async () => (await import('./webhooks/webhooks-screen.js')).WebhooksScreen,
+  },
+  {
     path: 'schedules',
     label: 'Schedules',
     isUseful: managesSchedules,

@@ -79,6 +79,7 @@ const COMMANDS: Readonly<Record<string, Load>> = {
   feed: async () => (await import('./remote/feed.js')).feedCommand(),
   changes: async () => (await import('./remote/changes.js')).changesCommand(),
   subject: async () => (await import('./remote/subject.js')).subjectCommand(),
+  webhook: async () => (await import('./remote/webhook.js')).webhookCommand(),
   role: async () => (await import('./remote/roles.js')).roleCommand(),
   schedule: async () => (await import('./remote/schedules.js')).scheduleCommand(),
   table: async () => (await import('./remote/distribute.js')).tableCommand(),

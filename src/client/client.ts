@@ -115,6 +115,7 @@ import {
   subjectState,
 } from './subjects.js';
 import { type ApiCall, type ClientOptions, Transport } from './transport.js';
+import { Webhooks } from './webhooks.js';
 
 /** The API accepts type names in any case; this type has the six names, so that an editor can list them. */
 export type CreateTable = wire.CreateTableBody & { columns: { type: ColumnType }[] };
@@ -156,11 +157,14 @@ export class CdpClient {
    * SQL with its values as parameters: ``await cdp.sql`SELECT * FROM t WHERE id = ${id}` ``. Runs when it is awaited.
    */
   readonly sql: SqlTag = sqlTag((query) => this.query(query));
+  /** Endpoints that get the changes of the project. */
+  readonly webhooks: Webhooks;
   readonly #transport: Transport;
 
   /** @throws TypeError if the URL or another option is invalid, or the token is missing */
   constructor(options: ClientOptions) {
     this.#transport = new Transport(options);
+    this.webhooks = new Webhooks(this.#transport);
   }
 
   createTable(table: CreateTable, options?: CallOptions): Promise<wire.CreateTableResponse> {

@@ -56,6 +56,7 @@ export type {
 } from '../contract/wire/subjects.js';
 export type { Impact } from '../contract/wire/dry-run.js';
 export type { ClientOptions } from './transport.js';
+export type { Webhooks, WebhookWithSecret } from './webhooks.js';
 export type { ColumnType } from '../contract/column-types.js';
 export type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
 export type { ValueCount } from '../contract/errors.js';
@@ -86,3 +87,11 @@ export type {
   ScheduleRun,
 } from '../contract/wire/schedules.js';
 export type { OwnTokenResponse } from '../contract/wire/tokens.js';
+export type {
+  ChangeWebhookBody,
+  CreateWebhookBody,
+  RotateSecretBody,
+  Webhook,
+  WebhookDelivery,
+  WebhookTest,
+} from '../contract/wire/webhooks.js';

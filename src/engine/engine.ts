@@ -23,6 +23,7 @@ import type { Load, SlotClass } from '../db/slots.js';
 import type { DatabaseAccess } from '../db/database-access.js';
 import type { Spools } from './insert/stream/spool.js';
 import type { Feeds } from '../feed/feeds.js';
+import type { Webhooks } from '../feed/webhooks/webhooks.js';
 import type { EventQueues } from './events/store-events.js';
 import { EventCounts } from './events/track.js';
 import type { TableCache } from './insert/table-cache.js';
@@ -69,6 +70,7 @@ export interface EngineParts {
   readonly control: ControlDatabase;
   readonly servers: Servers;
   readonly feeds: Feeds;
+  readonly webhooks: Webhooks;
   readonly serverWatch: ServerWatch;
   readonly databaseSetup: ProjectDatabaseSetup;
   readonly audit: Audit;
@@ -194,6 +196,7 @@ export class Engine extends Parts {
     this.projects.close();
     this.serverWatch.close();
     this.archiveWatch.close();
+    await this.webhooks.close();
     this.feeds.close();
     await this.erasures.close();
     await this.moves.close();

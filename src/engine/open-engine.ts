@@ -17,6 +17,7 @@ import { Servers } from '../tenancy/servers.js';
 import { SERVICE_POOL_SIZE, servicePool } from '../tenancy/service-pool.js';
 import { OwnDatabaseTenancy } from '../tenancy/own-database-tenancy.js';
 import { Feeds } from '../feed/feeds.js';
+import { Webhooks } from '../feed/webhooks/webhooks.js';
 import { EventQueues } from './events/store-events.js';
 import { AppendRates } from './access/append-rates.js';
 import { Authenticator } from './access/authenticate.js';
@@ -69,6 +70,8 @@ interface EngineSettings extends AuditSettings, CapacitySettings {
   diskReserveMib: number;
   /** How long archived write-ahead log is kept, in days. */
   archiveDays: number;
+  /** Networks to which webhooks may send besides public addresses. */
+  webhookNetworks: readonly string[];
   /** The folder for the service's own backups, and when it makes them; null: none. */
   backupTo: string | null;
   backupAt: string;
@@ -132,6 +135,14 @@ export async function openEngine(settings: EngineSettings, signal?: AbortSignal)
       control,
       servers,
       feeds,
+      webhooks: new Webhooks({
+        control,
+        feeds,
+        credentials: services.credentials,
+        log,
+        networks: settings.webhookNetworks,
+        turn: (projectId) => throttle.turn(projectId),
+      }),
       serverWatch: new ServerWatch(control.servers, servers, settings.log, (names) =>
         database.capacities.retain(names),
       ),
@@ -181,7 +192,7 @@ async function openControl(
   settings: EngineSettings,
   pool: Pool,
   signal?: AbortSignal,
-): Promise<ProjectServices & { feeds: Feeds }> {
+): Promise<ProjectServices & { feeds: Feeds; credentials: Credentials }> {
   const { address, embedded, idleStopMs, secret, secretPrevious, waiting } = settings;
   const audit = new Audit(new AuditRows(pool), settings);
   const moveRows = new MoveRows(new ControlPool(pool));
@@ -216,7 +227,7 @@ async function openControl(
   };
   const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
   const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare, waiting, signal);
-  return { control, moveRows, ...prepared, audit, log: settings.log, feeds };
+  return { control, moveRows, ...prepared, audit, log: settings.log, feeds, credentials };
 }
 
 async function openBackupPlan({ backupTo, backupAt }: EngineSettings, control: ControlDatabase) {

@@ -431,7 +431,8 @@ export class Feed {
       throw new EngineError('rate_limited', `${MAX_WAITING} readers wait for changes of this project`, {
         retryAfter: 5,
       });
-    if (this.log === null || isBefore(place, this.log.end)) return;
+    // It may have been aborted while the page was read, and tells of that only once.
+    if (signal.aborted || this.log === null || isBefore(place, this.log.end)) return;
     await new Promise<void>((resolve) => {
       const done = () => {
         clearTimeout(timer);
@@ -473,13 +474,24 @@ export class Feed {
     const known = this.rights.get(role);
     const now = performance.now();
     if (known !== undefined && now - known.at < RIGHTS_MS) return known.rights;
-    const rights = this.withServer(() => this.inDatabase((session) => readRights(session, this.place.placement, role)));
+    const rights = this.readRights(role);
     this.rights.set(role, { at: now, rights });
     rights.catch(() => this.rights.delete(role));
     return rights;
   }
 
-  /** Runs `work` while the server runs; starts it if it ended without a word. */
+  /** Readers do not keep the server running; one that has ended without a word is started, because rights may have changed. */
+  private async readRights(role: string): Promise<Rights> {
+    const read = () => this.inDatabase((session) => readRights(session, this.place.placement, role));
+    if (!this.isServerRunning) return this.withServer(read);
+    return read().catch((error: unknown) => {
+      // It has been stopped meanwhile.
+      if (this.atRest !== null) return rightsIn(this.atRest.rights[role] ?? []);
+      throw error;
+    });
+  }
+
+  /** Runs `work` while the server runs. */
   private async withServer<T>(work: () => Promise<T>): Promise<T> {
     await this.place.acquire();
     try {

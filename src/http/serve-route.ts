@@ -65,7 +65,8 @@ async function handle(
 ): Promise<RouteResponse> {
   const { caller, signal } = request.context;
   if (caller === null) throw new Error('A route with access was reached without a caller');
-  const unwatch = route.slot === null && !route.waits ? null : engine.liveRequests.watch(liveRequest(request, caller, route));
+  const unwatch =
+    route.slot === null && !route.waits ? null : engine.liveRequests.watch(liveRequest(request, caller, route));
   try {
     return await route.handle({ engine, settings, caller, request, reply, signal });
   } finally {

@@ -1,14 +1,19 @@
 /**
- * Passwords of the login roles. None is stored: each is derived from the instance secret and the role's name. Only a SCRAM
- * verifier is sent to the server, so no log or catalog contains a password.
+ * What follows from the secret of the installation. Passwords of the login roles are not stored: each is derived from it and the
+ * role's name, and only a SCRAM verifier is sent to the server, so no log or catalog contains a password. What must be stored is
+ * sealed with it.
  */
-import { createHash, createHmac, pbkdf2Sync } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
 
 /**
  * Iterations slow down the guessing of passwords that people choose. Ours have 256 random bits and cannot be guessed at
  * any count, but every login pays for each iteration.
  */
 const SCRAM_ITERATIONS = 32;
+
+/** NIST SP 800-38D, 5.2.1. */
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
 
 export class Credentials {
   constructor(private readonly secret: string) {}
@@ -31,6 +36,32 @@ export class Credentials {
   /** Shows whether two instances share the secret, without revealing it. */
   fingerprint(): string {
     return this.derive('fingerprint').toString('hex');
+  }
+
+  /**
+   * Seals a text with AES-256-GCM.
+   * @param place where it is kept: it opens only there
+   * @returns nonce, tag and ciphertext, base64
+   */
+  seal(text: string, place: string): string {
+    const nonce = randomBytes(NONCE_BYTES);
+    const cipher = createCipheriv('aes-256-gcm', this.derive('seal'), nonce).setAAD(Buffer.from(place));
+    const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+    return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString('base64');
+  }
+
+  /** @returns null if it was sealed with another secret or for another place, or changed since */
+  open(sealed: string, place: string): string | null {
+    const bytes = Buffer.from(sealed, 'base64');
+    const [nonce, tag] = [bytes.subarray(0, NONCE_BYTES), bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES)];
+    try {
+      const options = { authTagLength: TAG_BYTES };
+      const decipher = createDecipheriv('aes-256-gcm', this.derive('seal'), nonce, options).setAAD(Buffer.from(place));
+      decipher.setAuthTag(tag);
+      return decipher.update(bytes.subarray(NONCE_BYTES + TAG_BYTES), undefined, 'utf8') + decipher.final('utf8');
+    } catch {
+      return null;
+    }
   }
 
   private derive(purpose: string): Buffer {

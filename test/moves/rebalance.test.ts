@@ -15,8 +15,7 @@ const server = (name: string, more: Partial<ServerRow> = {}): ServerRow => ({
 const projects = (where: string, count: number): ProjectRow[] =>
   Array.from({ length: count }, (_, n) => ({
     ...{ id: `${where}-${n}`, name: `${where}-${n}`, status: 'active' as const, schemaVersion: 1, quotaBytes: null },
-    ...{ sizeBytes: null, replicas: null, events: null,
-    feed: null, isFenced: false, createdAt: new Date(0) },
+    ...{ sizeBytes: null, replicas: null, events: null, feed: null, isFenced: false, createdAt: new Date(0) },
     placement: {
       server: where,
       added: where === 'default' ? null : { urlReference: '', addedAt: 0, engine: 'postgres', maxConnections: null },

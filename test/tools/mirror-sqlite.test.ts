@@ -95,8 +95,7 @@ it('is the table at the end, whatever was done to both', { timeout: 240_000 }, a
     await project.rows(`INSERT INTO things SELECT i, ${n}, repeat('${n}', 5000), NULL
       FROM generate_series(${10_000 + 50 * n}, ${10_049 + 50 * n}) i RETURNING k`);
     if (n === 20) await project.rows('ALTER TABLE things ADD COLUMN more int DEFAULT 7');
-    if (n === 40)
-      await project.rows('TRUNCATE things; INSERT INTO things (k, n) VALUES (1, 1), (37, 2)');
+    if (n === 40) await project.rows('TRUNCATE things; INSERT INTO things (k, n) VALUES (1, 1), (37, 2)');
   }
   isWriting = false;
   await killing;

@@ -29,6 +29,7 @@ import * as subjects from '../../contract/wire/subjects.js';
 import * as tables from '../../contract/wire/tables.js';
 import * as tokens from '../../contract/wire/tokens.js';
 import * as usage from '../../contract/wire/usage.js';
+import * as webhooks from '../../contract/wire/webhooks.js';
 import { codesOf, type Operation, queryOf } from './operation.js';
 import type { Access } from '../route.js';
 
@@ -92,6 +93,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     changes,
     events,
     subjects,
+    webhooks,
     dryRun,
     sql,
     neon,

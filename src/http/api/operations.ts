@@ -25,6 +25,7 @@ import { SUBJECTS } from './subjects.js';
 import { TABLES } from './tables.js';
 import { TOKENS } from './tokens.js';
 import { READ_USAGE } from './usage.js';
+import { WEBHOOKS } from './webhooks.js';
 
 const OF_PROJECTS = [
   ...TABLES,
@@ -37,6 +38,7 @@ const OF_PROJECTS = [
   ...EVENTS,
   ...FEED,
   ...CHANGES,
+  ...WEBHOOKS,
   RUN_SQL,
   RUN_QUERIES,
   ...QUERIES,

@@ -50,6 +50,7 @@ export class Metrics {
     serverMetrics(engine, registers);
     backupMetrics(engine, registers);
     eventMetrics(engine, registers);
+    webhookMetrics(engine, registers);
     if (engine.sessions !== null) sessionMetrics(engine.sessions, registers);
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
   }
@@ -135,6 +136,20 @@ function eventMetrics({ eventCounts }: Engine, registers: Registry[]): void {
   counter('cdp_events_unmapped_values_total', unmappedHelp, () => eventCounts.unmapped);
   const tablesHelp = 'Tables for names of events that were not made, since the project had as many as it may have.';
   counter('cdp_event_tables_refused_total', tablesHelp, () => eventCounts.refusedTables);
+}
+
+function webhookMetrics({ webhooks }: Engine, registers: Registry[]): void {
+  const statesHelp =
+    'Webhooks by state: active, failing (the last attempt was not confirmed), stopped (the service has paused it).';
+  series(registers, Gauge, 'cdp_webhooks', statesHelp, ['state'], () =>
+    [...webhooks.load].map(([state, count]) => [{ state }, count]),
+  );
+  const deliveriesHelp = 'Attempts to deliver changes to endpoints of webhooks, by outcome: delivered or failed.';
+  series(registers, Counter, 'cdp_webhook_deliveries_total', deliveriesHelp, ['outcome'], () =>
+    (['delivered', 'failed'] as const).map((outcome) => [{ outcome }, webhooks.counts[outcome]]),
+  );
+  const changesHelp = 'Changes that endpoints of webhooks have confirmed.';
+  series(registers, Counter, 'cdp_webhook_changes_total', changesHelp, [], () => [[{}, webhooks.counts.changes]]);
 }
 
 // Metrics of the Postgres port, if it is on: sessions, bytes and refused logins.

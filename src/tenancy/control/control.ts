@@ -26,6 +26,7 @@ import { ServerRows } from './server-rows.js';
 import { SubjectRows } from './subject-rows.js';
 import { TokenRows } from './token-rows.js';
 import { UsageRows } from './usage-rows.js';
+import { WebhookRows } from './webhook-rows.js';
 
 /** About 300 kB, for which Postgres uses a temporary file if `work_mem` is smaller. */
 const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');
@@ -43,6 +44,7 @@ export class ControlDatabase {
   readonly queries: QueryRows;
   readonly usage: UsageRows;
   readonly subjects: SubjectRows;
+  readonly webhooks: WebhookRows;
   private readonly controlPool: ControlPool;
 
   private constructor(
@@ -61,6 +63,7 @@ export class ControlDatabase {
     this.queries = new QueryRows(this.controlPool);
     this.usage = new UsageRows(this.controlPool);
     this.subjects = new SubjectRows(this.controlPool);
+    this.webhooks = new WebhookRows(this.controlPool);
   }
 
   /**

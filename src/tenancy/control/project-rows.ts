@@ -97,6 +97,7 @@ export class ProjectRows {
           SELECT ${restoredId}::uuid, name, comment, created_at FROM cdp.roles WHERE project_id = ${id} AND ${areReady}
           ON CONFLICT DO NOTHING`,
       sql`UPDATE cdp.schedules SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
+      sql`UPDATE cdp.webhooks SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
       sql`UPDATE cdp.queries SET project_id = ${restoredId} WHERE project_id = ${id} AND ${areReady}`,
       sql`UPDATE cdp.projects restored SET lineage = coalesce(old.lineage, old.id)
           FROM cdp.projects old WHERE restored.id = ${restoredId} AND old.id = ${id} AND ${areReady}`,
@@ -160,7 +161,10 @@ export class ProjectRows {
       events,
       feed,
       roles,
-    }: Pick<ProjectRow, 'createdAt' | 'quotaBytes' | 'events' | 'feed'> & { ownSchemas: boolean; roles: readonly RoleRow[] },
+    }: Pick<ProjectRow, 'createdAt' | 'quotaBytes' | 'events' | 'feed'> & {
+      ownSchemas: boolean;
+      roles: readonly RoleRow[];
+    },
     tokens: readonly StoredToken[],
   ): Promise<void> {
     await this.pool.query(

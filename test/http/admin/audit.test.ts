@@ -148,6 +148,7 @@ describe('works:', () => {
         rows: 0,
       },
       { operation: 'read_subject_keys', request: 'GET /api/cdp/subjects/keys' },
+      { operation: 'list_webhooks', request: 'GET /api/cdp/webhooks' },
       { operation: 'create_role', request: 'POST /api/cdp/schema/role', body: { name: 'intern' }, object: 'intern' },
       { operation: 'list_roles', request: 'GET /api/cdp/schema/role' },
       { operation: 'read_role', request: 'GET /api/cdp/schema/role/intern', object: 'intern' },
@@ -230,6 +231,17 @@ describe('works:', () => {
     ];
     // The token has no scope for these; test/http/subjects has one.
     elsewhere.push('erase_subject', 'list_erasures', 'read_erasure');
+    // These need a feed (webhooks.test.ts).
+    elsewhere.push(
+      'create_webhook',
+      'read_webhook',
+      'change_webhook',
+      'rotate_webhook_secret',
+      'delete_webhook',
+      'test_webhook',
+      'list_webhook_deliveries',
+      'replay_webhook',
+    );
     const operations = OPERATIONS.map(({ audit }) => audit.operation).filter(
       (operation) => !elsewhere.includes(operation),
     );

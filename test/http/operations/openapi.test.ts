@@ -140,6 +140,7 @@ describe('the document', () => {
       createIndex: 201,
       createRole: 201,
       insertRecords: 201,
+      createWebhook: 201,
       createProject: 201,
       createToken: 201,
       addServer: 201,
