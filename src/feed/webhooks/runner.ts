@@ -36,18 +36,13 @@ const TROUBLE_MAX_MS = 60_000;
 /** How often a project is looked at that is not active. */
 const INACTIVE_MS = 60_000;
 
-/**
- * How often the place is stored while changes pass that are not for the endpoint. While nothing passes, the feed is left alone, so that
- * its server can stop.
- */
+/** How often the place is stored while changes pass that are not for the endpoint. */
 const PASSING_MS = 60_000;
-const AT_END_MS = 3_600_000;
 
 export class Runner {
   readonly ended: Promise<void>;
   private readonly halt = new AbortController();
   private hasMore = false;
-  private waitMs = PASSING_MS;
 
   constructor(
     private readonly id: string,
@@ -114,12 +109,11 @@ export class Runner {
   }
 
   private async wait(feed: Feed, webhook: LiveWebhook): Promise<void> {
-    const { signal, waitMs } = this;
-    const page = await feed.read({ ...reading(webhook), ...this.options(webhook), limit: 1, waitMs, signal });
+    const { signal } = this;
+    const options = { ...reading(webhook), ...this.options(webhook), limit: 1, waitMs: PASSING_MS, signal };
+    const page = await feed.read(options);
     this.hasMore = page.changes.length > 0;
-    const hasPassed = page.cursor !== webhook.cursor;
-    this.waitMs = hasPassed ? PASSING_MS : AT_END_MS;
-    if (!this.hasMore && hasPassed) await this.services.rows.passed(webhook, page.cursor);
+    if (!this.hasMore && page.cursor !== webhook.cursor) await this.services.rows.passed(webhook, page.cursor);
   }
 
   private options({ project }: LiveWebhook) {
