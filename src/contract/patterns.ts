@@ -1,4 +1,5 @@
 /** Patterns of texts in requests, and their descriptions for errors. */
+import { SUBJECT_NAME_PATTERN, SUBJECT_TABLE_PATTERN } from './subjects.js';
 import { NAME_IN_WORDS, NAME_PATTERN, PROJECT_NAME_IN_WORDS, PROJECT_NAME_PATTERN } from './names.js';
 
 /** The number of entries per page, in a query string. */
@@ -20,6 +21,11 @@ export const DAY = '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$';
 export const MONTH = '^[0-9]{4}-(0[1-9]|1[0-2])$';
 /** A day and the id of a project: where a page of usage ends. */
 export const USAGE_PLACE = '^[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9a-f-]{36}$';
+/** A cursor of a feed: its log, a position in hexadecimal, a number, and perhaps numbers of transactions. */
+export const CURSOR_PATTERN = '^[0-9a-f]{8}\\.[0-9a-f]{1,16}\\.[0-9]{1,10}(\\.[0-9]{1,10}(-[0-9]{1,10}){0,999})?$';
+/** Of changes. */
+export const CHANGES_LIMIT = '^([1-9][0-9]{0,3}|10000)$';
+export const WAIT_SECONDS = '^([0-9]|[1-5][0-9]|60)$';
 export const ABSOLUTE_PATH = '^/[^\\u0000]*$';
 
 const IN_WORDS: Readonly<Record<string, string>> = {
@@ -37,6 +43,11 @@ const IN_WORDS: Readonly<Record<string, string>> = {
   [DAY]: 'a day such as 2026-11-30',
   [MONTH]: 'a month such as 2026-11',
   [USAGE_PLACE]: 'the `next` of a page',
+  [CURSOR_PATTERN]: 'a cursor, as an answer had it',
+  [CHANGES_LIMIT]: 'a whole number from 1 to 10000',
+  [WAIT_SECONDS]: 'a whole number of seconds from 0 to 60',
+  [SUBJECT_NAME_PATTERN]: '1 to 63 lowercase ASCII letters, digits and underscores, the first one a letter',
+  [SUBJECT_TABLE_PATTERN]: 'the name of a table, with its schema if that is not the own one of the project',
   [ABSOLUTE_PATH]: 'an absolute path',
   [NAME_PATTERN]: NAME_IN_WORDS,
   [PROJECT_NAME_PATTERN]: PROJECT_NAME_IN_WORDS,
@@ -49,6 +60,3 @@ export const patternInWords = (pattern: string): string | undefined => IN_WORDS[
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export const isUuid = (text: string): boolean => UUID.test(text);
-
-/** A cursor of a feed: its log, a position in hexadecimal, a number, and perhaps numbers of transactions. */
-export const CURSOR_PATTERN = '^[0-9a-f]{8}\\.[0-9a-f]{1,16}\\.[0-9]{1,10}(\\.[0-9]{1,10}(-[0-9]{1,10}){0,999})?$';

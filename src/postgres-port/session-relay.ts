@@ -151,10 +151,10 @@ export class SessionRelay {
     // The socket may write it after this call returns, when the buffer holds other bytes.
     const chunk = Buffer.from(bytes.subarray(0, end));
     this.session.sent += end;
-    this.usage.sent(end);
     this.filter?.hideContext(chunk);
     const mayGoOn = client.write(chunk);
     this.scan.feed(chunk);
+    this.usage.sent(end);
     if (mayGoOn) return;
     backend.pause();
     client.once('drain', () => backend.resume());

@@ -17,6 +17,8 @@ const RETURNS: ReadonlySet<string> = new Set(['SELECT', 'FETCH', 'SHOW']);
 export class SessionUsage {
   /** The direction of the COPY that runs; null: none does. */
   private copies: 'rows_in' | 'rows_out' | null = null;
+  /** The bytes that arrived together had a COPY, which may have ended in them. */
+  private hasCopied = false;
   /** When Postgres began to work; null: it waits for the client. */
   private busySince: number | null = null;
 
@@ -31,15 +33,19 @@ export class SessionUsage {
     this.busySince ??= performance.now();
   }
 
+  /** Call this after {@link onServerMessage} for the messages in these bytes. */
   sent(bytes: number): void {
-    this.counts.bytes_out += bytes;
+    this.session.used[this.copies !== null || this.hasCopied ? 'copy' : 'postgres'].bytes_out += bytes;
+    this.hasCopied = false;
   }
 
   /** @param body of a long message only the beginning */
   onServerMessage(type: number, body: Buffer): void {
-    if (type === BACKEND.copyInResponse) this.copies = 'rows_in';
-    else if (type === BACKEND.copyOutResponse) this.copies = 'rows_out';
-    else if (type === BACKEND.commandComplete) this.endStatement(body.toString('latin1', 0, body.indexOf(0)));
+    if (type === BACKEND.copyInResponse || type === BACKEND.copyOutResponse) {
+      this.copies = type === BACKEND.copyInResponse ? 'rows_in' : 'rows_out';
+      this.hasCopied = true;
+    }
+    if (type === BACKEND.commandComplete) this.endStatement(body.toString('latin1', 0, body.indexOf(0)));
     else if (type === BACKEND.readyForQuery) {
       this.endWork();
       this.copies = null;

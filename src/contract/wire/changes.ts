@@ -1,5 +1,5 @@
 /** Changes on the wire: the settings of a project's feed, and what its readers get (docs/feed.md). */
-import { CURSOR_PATTERN } from '../patterns.js';
+import { CHANGES_LIMIT, CURSOR_PATTERN, WAIT_SECONDS } from '../patterns.js';
 import { success } from './fields.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
@@ -96,13 +96,13 @@ export const ChangesQuery = Type.Object(
     ),
     limit: Type.Optional(
       Type.String({
-        pattern: '^([1-9][0-9]{0,3}|10000)$',
+        pattern: CHANGES_LIMIT,
         description: 'Changes per answer, 1 to 10000; default 1000.',
       }),
     ),
     wait: Type.Optional(
       Type.String({
-        pattern: '^([0-9]|[1-5][0-9]|60)$',
+        pattern: WAIT_SECONDS,
         description: 'Seconds to wait for a change if there is none, 0 to 60; default 0.',
       }),
     ),

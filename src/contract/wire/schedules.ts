@@ -90,7 +90,8 @@ export const ScheduleRun = Type.Object({
 });
 export type ScheduleRun = Static<typeof ScheduleRun>;
 
-export const schedule = {
+/** Also what a segment has. Not a schema by itself. */
+export const scheduleFields = {
   name: Type.String(),
   sql: Type.String(),
   cron: Type.Nullable(Type.String()),
@@ -110,7 +111,7 @@ export const schedule = {
   last_run: Type.Nullable(ScheduleRun),
 };
 
-export const Schedule = Type.Object(schedule);
+export const Schedule = Type.Object(scheduleFields);
 export type Schedule = Static<typeof Schedule>;
 
 export const ScheduleResponse = Type.Object({ ...success, schedule: Schedule });
@@ -120,7 +121,7 @@ export const SchedulesResponse = Type.Object({ ...success, schedules: Type.Array
 export type SchedulesResponse = Static<typeof SchedulesResponse>;
 
 export const DetailedSchedule = Type.Object({
-  ...schedule,
+  ...scheduleFields,
   runs: Type.Array(ScheduleRun, { description: `The last ${LIMITS.runsKept}, the newest first.` }),
 });
 export type DetailedSchedule = Static<typeof DetailedSchedule>;

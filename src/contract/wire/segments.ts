@@ -3,7 +3,7 @@ import { LIMITS } from '../limits.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { dryRunFields } from './dry-run.js';
 import { success } from './fields.js';
-import { limits, SavedSql, schedule, ScheduleRun, timing } from './schedules.js';
+import { limits, SavedSql, scheduleFields, ScheduleRun, timing } from './schedules.js';
 
 const MaxChange = Type.Nullable(
   Type.Number({
@@ -21,7 +21,7 @@ export const SegmentBody = Type.Object(
 );
 export type SegmentBody = Static<typeof SegmentBody>;
 
-const { role: _, ...shared } = schedule;
+const { role: _, ...shared } = scheduleFields;
 const segment = { ...shared, max_change: MaxChange };
 
 export const Segment = Type.Object(segment);

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { errorOf, login, withClient } from '../../postgres-port/connect.js';
+import { SCOPES } from '../../../src/contract/names.js';
 import { OPERATIONS } from '../../../src/http/api/operations.js';
 import { checkResponse, pathOf, titled } from '../../support/routes.js';
 import {
@@ -112,7 +113,7 @@ describe('refuses', () => {
     const token =
       route.access === 'admin'
         ? (await service.engine.tokens.create(null)).token
-        : (await service.engine.tokens.create(project.id)).token;
+        : (await service.engine.tokens.create(project.id, { scopes: [...SCOPES] })).token;
     const path = pathOf(route);
     // Bodies that are wrong in themselves: nothing of the body is looked at.
     const send = () => service.call(route.method, path, { token, ...(route.body === undefined ? {} : { body: '{"' }) });

@@ -249,7 +249,7 @@ describe.each(titled(OPERATIONS))('%s', (_title, route) => {
     const media = success?.content['application/json'];
     expect(success?.headers).toHaveProperty('X-Request-Id');
     // The driver of Neon and SDKs of events expect bodies of their own.
-    if (route.failure === undefined && typeof media?.example === 'object')
+    if (route.failure === undefined && typeof media?.example === 'object' && route.operationId !== 'exportSubject')
       expect(media.example).toMatchObject({ success: true });
     fits(media?.schema ?? {}, media?.example);
   });
