@@ -202,6 +202,7 @@ async function openControl(
   const credentials = new Credentials(secret);
   const feeds = new Feeds(settings.diskReserveMib * MIB, settings.log);
   const prepare = async (control: ControlDatabase): Promise<Pick<ProjectServices, 'servers' | 'databaseSetup'>> => {
+    feeds.control = control;
     const isAtRest = (placement: Placement) => moveRows.isAtRest(placement);
     const onRestored = (placement: Placement, restored: readonly string[]): void => {
       // If the lookup fails, the report names no project.
@@ -216,7 +217,6 @@ async function openControl(
     );
     const provisioning = { databaseSetup, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
-      feeds.control = control;
       const events = serverEvents(control, audit, feeds, settings.log);
       const tenancy = await OwnServerTenancy.open(embedded, databaseSetup, control, idleStopMs, events);
       return { servers: new Servers(tenancy, provisioning), databaseSetup };

@@ -125,10 +125,10 @@ const RECEIPT =
 /** Grants rights to the tables that a batch writes besides its records. A new version may add a table. */
 export async function grantBookkeeping(session: Session, { writer, reader }: Placement): Promise<void> {
   await session.query(
-    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.stream_chunks, _cdp.quarantine, _cdp.quarantined,
-          _cdp.erasures
+    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.stream_chunks, _cdp.quarantine, _cdp.quarantined
         TO ${ident(writer)}`,
   );
+  await session.query(sql`GRANT SELECT, INSERT ON _cdp.erasures TO ${ident(writer)}`);
   await session.query(sql`GRANT SELECT (${trusted(RECEIPT)}) ON _cdp.idempotency_keys TO ${ident(reader)}`);
 }
 

@@ -212,6 +212,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       const writable = rows.filter(({ may }) => may.some((right) => right !== 'SELECT'));
       const may = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
       expect(writable).toEqual([
+        { name: 'erasures', may: ['SELECT', 'INSERT'] },
         { name: 'idempotency_keys', may },
         { name: 'quarantine', may },
         { name: 'quarantined', may },

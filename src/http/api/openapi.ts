@@ -108,6 +108,8 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     failure,
   ]
     .flatMap((words) => Object.entries<unknown>(words))
+    // Schemas; others are fields that several share.
+    .filter(([name]) => /^[A-Z]/.test(name))
     .map(([name, schema]) => [schema, name.replace(/Response$/, 'Result')]),
 );
 
