@@ -131,7 +131,7 @@ it('the token is in no line of the service log, even at the most verbose level',
 
 describe('a token with one scope', () => {
   const SCREENS: Record<(typeof SCOPES)[number], string[]> = {
-    'schema:read': ['Tables', 'Changes'],
+    'schema:read': ['Tables', 'Changes', 'Webhooks'],
     'schema:write': ['Tables', 'Events', 'Changes', 'Roles'],
     'data:append': [],
     'data:write': [],
