@@ -17,7 +17,7 @@ const RETURNS: ReadonlySet<string> = new Set(['SELECT', 'FETCH', 'SHOW']);
 export class SessionUsage {
   /** The direction of the COPY that runs; null: none does. */
   private copies: 'rows_in' | 'rows_out' | null = null;
-  /** The bytes that arrived together had a COPY, which may have ended in them. */
+  /** A COPY runs, or has run in the bytes that have just arrived. */
   private hasCopied = false;
   /** When Postgres began to work; null: it waits for the client. */
   private busySince: number | null = null;
@@ -35,8 +35,8 @@ export class SessionUsage {
 
   /** Call this after {@link onServerMessage} for the messages in these bytes. */
   sent(bytes: number): void {
-    this.session.used[this.copies !== null || this.hasCopied ? 'copy' : 'postgres'].bytes_out += bytes;
-    this.hasCopied = false;
+    this.session.used[this.hasCopied ? 'copy' : 'postgres'].bytes_out += bytes;
+    this.hasCopied = this.copies !== null;
   }
 
   /** @param body of a long message only the beginning */
