@@ -68,7 +68,7 @@ export class FeedLog {
     readonly epoch: Epoch,
     readonly segments: Segment[],
     end: Place,
-    /** Primary keys of tables, by oid. */
+    /** Primary keys of tables, by oid: a new segment begins with them. */
     readonly keys: Map<number, readonly string[] | null>,
   ) {
     this.end = this.at = end;
@@ -246,11 +246,6 @@ export class FeedLog {
       this.isDirty = true;
       throw error;
     }
-  }
-
-  /** Whether something is written that a loss of power could take. */
-  get isSynced(): boolean {
-    return !this.isDirty;
   }
 
   /** Removes the oldest segments that need not be kept. @returns how many */

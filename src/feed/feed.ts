@@ -184,7 +184,10 @@ export class Feed {
   private collectorEvents(log: FeedLog): CollectorEvents {
     return {
       stored: () => this.wake(),
-      described: () => this.forgetRights(),
+      described: ({ table_oid: oid, key }) => {
+        if (oid !== null) log.keys.set(Number(oid), key);
+        this.forgetRights();
+      },
       passed: () => {
         const move = this.inDatabase((session) => session.query(sql`SELECT pg_log_standby_snapshot()`));
         // Otherwise the server moves on at its next checkpoint, as Postgres 15 always does.

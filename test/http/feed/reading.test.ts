@@ -370,7 +370,7 @@ describe('the feed', () => {
   });
 
   it('keeps its changes within its size, and says where to go on', async () => {
-    const of = await withFeed(await service.project(), { retention_mib: 16 });
+    const of = await withFeed(await service.project(), { retention_mib: 16, old: true });
     await of.rows('CREATE TABLE wide (id int PRIMARY KEY, body text)');
     const { cursor } = await readChanges(of);
     for (let i = 0; i < 8; i++)
@@ -378,7 +378,7 @@ describe('the feed', () => {
         `INSERT INTO wide SELECT ${i} * 1000 + n, repeat(md5(n::text), 160) FROM generate_series(1, 1000) n`,
       );
     const { cursor: end } = await readChanges(of);
-    await of.call('PUT', '/api/cdp/feed', { body: { retention_mib: 16 } });
+    await of.call('PUT', '/api/cdp/feed', { body: { retention_mib: 16, old: true } });
     const { feed } = (await of.call('GET', '/api/cdp/feed')).body as {
       feed: { bytes: number; start: string; end: string };
     };
