@@ -6,8 +6,9 @@ import { EngineError } from '../contract/errors.js';
 import type { FeedSettings, FeedState } from '../contract/wire/changes.js';
 import { isMissing, replaceFile } from '../files.js';
 import type { Log } from '../log.js';
-import { type ServerAddress, type Session, sql, startupOptions, visibleIn } from '../pg/index.js';
+import { type Session, sql, startupOptions, visibleIn } from '../pg/index.js';
 import type { Placement } from '../tenancy/placement.js';
+import { type PostgresServer, withServer } from '../tenancy/postgres-server.js';
 import { withServiceSession } from '../tenancy/service-pool.js';
 import { ChangeEncoder, type ChangeFilter, type EncodedChange, type VisibleColumns } from './change-json.js';
 import { Collector, type CollectorEvents } from './collector.js';
@@ -34,11 +35,8 @@ export interface FeedPlace {
   readonly placement: Placement;
   /** The folder of the log. */
   readonly folder: string;
-  readonly address: ServerAddress;
+  readonly server: PostgresServer;
   readonly major: number;
-  /** Keeps the server running until its release. @throws EngineError database_unavailable, overloaded */
-  readonly acquire: () => Promise<void> | undefined;
-  readonly release: () => void;
 }
 
 export interface ReadChanges {
@@ -166,7 +164,7 @@ export class Feed {
     const { log } = this;
     if (log === null || this.isOff || !this.isServerRunning) return;
     const login = {
-      ...this.place.address,
+      ...this.place.server.address,
       database: this.place.placement.database,
       application_name: 'cdp feed',
       options: WALSENDER,
@@ -486,7 +484,7 @@ export class Feed {
   /** Readers do not keep the server running; one that has ended without a word is started, because rights may have changed. */
   private async readRights(role: string): Promise<Rights> {
     const read = () => this.inDatabase((session) => readRights(session, this.place.placement, role));
-    if (!this.isServerRunning) return this.withServer(read);
+    if (!this.isServerRunning) return withServer(this.place.server, read);
     return read().catch((error: unknown) => {
       // It has been stopped meanwhile.
       if (this.atRest !== null) return rightsIn(this.atRest.rights[role] ?? []);
@@ -494,18 +492,8 @@ export class Feed {
     });
   }
 
-  /** Runs `work` while the server runs. */
-  private async withServer<T>(work: () => Promise<T>): Promise<T> {
-    await this.place.acquire();
-    try {
-      return await work();
-    } finally {
-      this.place.release();
-    }
-  }
-
   private inDatabase<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return withServiceSession(this.place.address, this.place.placement.database, work);
+    return withServiceSession(this.place.server.address, this.place.placement.database, work);
   }
 }
 

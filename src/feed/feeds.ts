@@ -77,15 +77,12 @@ export class Feeds {
   private async openFeed({ placement, feed: settings }: ProjectRow): Promise<Feed | null> {
     const { tenancy, files } = this.placeOf(placement);
     if (files === null || settings === null) return null;
-    const server = tenancy.serverOf(placement);
     const feed = new Feed(
       {
         placement,
         folder: logFolder(await files.folderOf(placement.server)),
-        address: server.address,
+        server: tenancy.serverOf(placement),
         major: files.major,
-        acquire: () => server.acquire(),
-        release: () => server.release(),
       },
       settings,
       this.log,

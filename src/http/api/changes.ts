@@ -1,5 +1,4 @@
 /** Reading the changes of a project: in answers that wait, as events of a stream, and tables as of a cursor (docs/feed.md). */
-import { once } from 'node:events';
 import Negotiator from 'negotiator';
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/changes.js';
@@ -12,7 +11,7 @@ import { asEngineError, errorBody } from '../response/error-exit.js';
 import { readRightsOf } from '../response/redaction.js';
 import { writeHead } from '../response/response.js';
 import type { Call } from '../route.js';
-import { streamResponse } from '../response/sql-response.js';
+import { drained, streamResponse } from '../response/sql-response.js';
 import { projectOf } from './call-inputs.js';
 import { type Operation, succeeds } from './operation.js';
 
@@ -114,9 +113,7 @@ async function streamEvents(call: Call, feed: Feed, read: ReadChanges): Promise<
       const text = events.length > 0 ? events.join('') : `id: ${page.cursor}\n:\n\n`;
       context.rows = (context.rows ?? 0) + events.length;
       if (!raw.write(text)) {
-        raw.setTimeout(context.stallMs);
-        await once(raw, 'drain', { signal });
-        raw.setTimeout(0);
+        await drained(raw, context.stallMs);
       }
       signal.throwIfAborted();
       after = cursorOf(page.cursor);
