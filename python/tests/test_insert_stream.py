@@ -85,9 +85,10 @@ class Records(ServiceTest):
 
     def test_are_stored_once_although_connections_break(self) -> None:
         table = self.table(n="INTEGER", name="TEXT")
-        with breaking(200_000, 1, 100_000, 300_000) as url, CdpClient(url) as client:
+        # The third takes one batch, and breaks in the second if the client sends that there, too.
+        with breaking(200_000, 1, 300_000, 100_000) as url, CdpClient(url) as client:
             result = client.insert_stream(table, records(50_000))
-        self.assertEqual((result.inserted, result.retries >= 4), (50_000, True))
+        self.assertEqual((result.inserted, result.retries >= 3), (50_000, True))
         self.assertEqual(self.count(table), (50_000, 50_000))
 
     def test_goes_on_without_refused_records(self) -> None:

@@ -46,6 +46,6 @@ export function byOidProbes(last: number): Probe[] {
   return [...CASTS, ...FUNCTIONS].map((expression) => ({
     name: `all numbers: ${expression}`,
     sql: `SELECT o, a FROM (SELECT o::oid, ${expression} AS a FROM generate_series(1, ${last}) AS o) AS asked
-      WHERE o >= 16384 AND a NOT IN (o::text, '"' || o || '"', 'false', 'unknown (OID=' || o || ')') AND a !~ '${NUMBERS}'`,
+      WHERE o >= 16384 AND a NOT IN (o::text, '"' || o || '"', 'false', 'unknown (OID=' || o || ')', '???') AND a !~ '${NUMBERS}'`,
   }));
 }
