@@ -1,6 +1,6 @@
 /** The screens: each has a folder and an entry here. */
 import type { FunctionComponent } from 'preact';
-import { isAdmin, hasScope, managesRoles, managesSchedules } from './session.js';
+import { isAdmin, hasScope, looksAtFeed, managesRoles, managesSchedules } from './session.js';
 
 export interface ScreenEntry {
   /** The first part of the fragment, such as `sql` in `#/sql`. */
@@ -50,13 +50,13 @@ export const SCREENS: readonly ScreenEntry[] = [
   {
     path: 'changes',
     label: 'Changes',
-    isUseful: () => hasScope('sql:read') || hasScope('sql:write') || hasScope('schema:read') || managesRoles(),
+    isUseful: () => hasScope('sql:read') || hasScope('sql:write') || looksAtFeed() || managesRoles(),
     load: async () => (await import('./changes/changes-screen.js')).ChangesScreen,
   },
   {
     path: 'webhooks',
     label: 'Webhooks',
-    isUseful: () => hasScope('schema:read'),
+    isUseful: looksAtFeed,
     load: async () => (await import('./webhooks/webhooks-screen.js')).WebhooksScreen,
   },
   {

@@ -26,6 +26,9 @@ export const hasScope = (scope: Scope): boolean => session.value?.scopes.has(sco
 /** Whether the token may manage the project's roles and events: none that acts as a role may. */
 export const managesRoles = (): boolean => hasScope('schema:write') && session.value?.role === null;
 
+/** Whether the token may see the settings of the feed and the webhooks: none that acts as a role may. */
+export const looksAtFeed = (): boolean => hasScope('schema:read') && session.value?.role === null;
+
 /** Whether the token may manage what runs by itself: none that acts as a role may. */
 export const managesSchedules = (): boolean => hasScope('sql:write') && session.value?.role === null;
 

@@ -10,7 +10,7 @@ import { counted, size } from '../parts/formats.js';
 import { useLoaded } from '../parts/loaded.js';
 import { Empty, Screen } from '../parts/screen.js';
 import { Table } from '../parts/table.js';
-import { currentSession, hasScope, managesRoles } from '../session.js';
+import { currentSession, hasScope, looksAtFeed, managesRoles } from '../session.js';
 import { LiveChanges } from './live-changes.js';
 
 const PATH = '/api/cdp/feed';
@@ -23,7 +23,7 @@ const STATUSES: Readonly<Record<FeedState['status'], string>> = {
 };
 
 export function ChangesScreen() {
-  const canSee = hasScope('schema:read');
+  const canSee = looksAtFeed();
   const canRead = hasScope('sql:read') || hasScope('sql:write');
   const load = async () => (canSee ? currentSession().client.feed() : null);
   const { value, error, reload } = useLoaded(load, '', canSee ? EVERY_MS : undefined);

@@ -7,7 +7,7 @@ import * as wire from '../../contract/wire/webhooks.js';
 import type { ReadsAs, WebhookRow } from '../../feed/webhooks/webhooks.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import type { Call } from '../route.js';
-import { projectOf, projectOfOwner } from './call-inputs.js';
+import { projectOfOwner } from './call-inputs.js';
 import { type Operation, succeeds } from './operation.js';
 
 const WebhookInPath = Type.Object({ webhook_id: Type.String() });
@@ -98,7 +98,7 @@ const LIST_WEBHOOKS: Operation = {
   success: succeeds(200, wire.WebhooksResponse, '1 webhook', { webhooks: [EXAMPLE] }),
   errors: [],
   async handle(call) {
-    const webhooks = await call.engine.webhooks.list(projectOf(call).row);
+    const webhooks = await call.engine.webhooks.list(projectOfOwner(call, OWNER).row);
     return { body: { success: true, message: counted(webhooks.length, 'webhook'), webhooks: webhooks.map(shown) } };
   },
 };
@@ -116,7 +116,7 @@ const READ_WEBHOOK: Operation = {
   success: succeeds(200, wire.WebhookResponse, 'webhook found', { webhook: EXAMPLE }),
   errors: ['not_found'],
   async handle(call) {
-    const webhook = await call.engine.webhooks.get(projectOf(call).row, idInPath(call));
+    const webhook = await call.engine.webhooks.get(projectOfOwner(call, OWNER).row, idInPath(call));
     return { body: { success: true, message: 'webhook found', webhook: shown(webhook) } };
   },
 };
@@ -244,7 +244,7 @@ const LIST_DELIVERIES: Operation = {
   }),
   errors: ['not_found'],
   async handle(call) {
-    const rows = await call.engine.webhooks.deliveries(projectOf(call).row, idInPath(call));
+    const rows = await call.engine.webhooks.deliveries(projectOfOwner(call, OWNER).row, idInPath(call));
     const deliveries = rows.map(({ at, messageId, attempt, changes, status, error, durationMs }) => ({
       at: at.toISOString(),
       message_id: messageId,

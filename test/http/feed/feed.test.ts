@@ -212,11 +212,12 @@ describe('protects', () => {
     await project.rows('CREATE TABLE own (id int PRIMARY KEY)');
     await project.rows('ALTER TABLE own ENABLE ROW LEVEL SECURITY');
     await project.rows('GRANT SELECT ON own TO intern');
-    const token = await project.tokenAs('intern', 'sql:read');
+    const token = await project.tokenAs('intern', 'sql:read', 'schema:read');
     const intern: TestProject = {
       ...project,
       call: (method, path, given = {}) => project.call(method, path, { token, ...given }),
     };
+    expectFailure(await intern.call('GET', '/api/cdp/feed'), 403, 'insufficient_scope');
     const start = await now();
     await project.rows(`INSERT INTO notes VALUES ('secret')`);
     await project.rows('INSERT INTO own VALUES (1)');

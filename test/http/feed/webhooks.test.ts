@@ -395,6 +395,8 @@ describe('webhooks', () => {
         expectFailure(await call(method, at, lister, body), 403, 'insufficient_scope');
         expectFailure(await call(method, at, acting, body), 403, 'insufficient_scope');
       }
+      for (const at of ['', path, `${path}/deliveries`])
+        expectFailure(await call('GET', at, acting), 403, 'insufficient_scope');
       const listed = await call('GET', '', lister);
       expect(listed.body.webhooks).toMatchObject([{ id: webhook.id, status: 'paused' }]);
       expect(listed.text).not.toContain(secret.slice('whsec_'.length));

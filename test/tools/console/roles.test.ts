@@ -146,7 +146,7 @@ it('a token that acts as a role does not manage roles, and the bar names its rol
   const { page, asked, close } = await visit(browser, service, { token }, { fragment: '#/roles' });
   await page.getByText(`${own.name} as partner`).waitFor();
   const links = page.getByRole('navigation', { name: 'Screens' }).getByRole('link');
-  expect(await links.allInnerTexts()).toEqual(['Tables', 'Changes', 'Webhooks']);
+  expect(await links.allInnerTexts()).toEqual(['Tables']);
   expect(asked.filter((url) => url.includes('/role'))).toEqual([]);
   await close();
 });
