@@ -84,6 +84,8 @@ const DRAIN_MS = 5_000;
 const PAGE_BYTES = 4 * 1024 * 1024;
 /** Readers that wait for one project. */
 const MAX_WAITING = 250;
+/** For each other reader, changes are collected for so long: telling all of every single one would take the service all its time. */
+const TELL_MS = 2;
 const SHARED_PAGES = 16;
 /** After every change of a transaction. */
 const AFTER_ALL = 2 ** 31;
@@ -99,6 +101,9 @@ export class Feed {
   private isOff = false;
   private retry: NodeJS.Timeout | undefined;
   private readonly waiting = new Set<() => void>();
+  /** How far readers have been told of, when, and how many have read it. */
+  private told: { readonly end: Place; readonly at: number; readers: number } | null = null;
+  private telling: NodeJS.Timeout | undefined;
   private readonly rights = new Map<string, { readonly at: number; readonly rights: Promise<Rights> }>();
   /** Counts changes of the schema and of rights. */
   private generation = 0;
@@ -125,6 +130,7 @@ export class Feed {
     this.log = log;
     this.reader = log && new LogReader(log);
     this.pages.clear();
+    this.tell();
   }
 
   // While the server runs
@@ -181,7 +187,7 @@ export class Feed {
 
   private collectorEvents(log: FeedLog): CollectorEvents {
     return {
-      stored: () => this.wake(),
+      stored: () => this.tellSoon(),
       described: ({ table_oid: oid, key }) => {
         if (oid !== null) log.keys.set(Number(oid), key);
         this.forgetRights();
@@ -257,7 +263,6 @@ export class Feed {
     await collector?.close();
     await this.log?.close();
     this.useLog(null);
-    this.wake();
   }
 
   /** What it is, and how far. @throws PostgresError, ConnectionLost */
@@ -300,6 +305,7 @@ export class Feed {
     for (;;) {
       const page = await this.page(cursor, request);
       const waitMs = until - performance.now();
+      if (page.changes.length > 0 && this.told !== null) this.told.readers++;
       if (page.changes.length > 0 || waitMs <= 0) return page;
       cursor = cursorOf(page.cursor);
       await this.waitForMore(cursor, waitMs, request.signal);
@@ -353,9 +359,11 @@ export class Feed {
       const rights = await this.rightsOf(role);
       const { tables, operations, columns } = filter;
       const lists = [tables, operations, columns].map((list) => list && [...list]);
-      const key = JSON.stringify([cursorText(cursor), String(log.end.lsn), role, limit, lists, generation]);
+      const end = this.told?.end ?? log.end;
+      const key = JSON.stringify([cursorText(cursor), String(end.lsn), role, limit, lists, generation]);
       const visible = (oid: number) => this.visibleIn(rights, role, oid);
-      const page = this.pages.get(key) ?? this.readPage(log, reader, cursor, { ...filter, visible }, limit, turn);
+      const page =
+        this.pages.get(key) ?? this.readPage(log, reader, { cursor, end }, { ...filter, visible }, limit, turn);
       this.pages.set(key, page);
       const result = await page.catch((error: unknown) => {
         this.pages.delete(key);
@@ -370,7 +378,7 @@ export class Feed {
   private async readPage(
     log: FeedLog,
     reader: LogReader | null,
-    { epoch, seen, ...after }: Cursor,
+    { cursor: { epoch, seen, ...after }, end }: { readonly cursor: Cursor; readonly end: Place },
     filter: ChangeFilter,
     limit: number,
     turn: () => Promise<void> | undefined,
@@ -380,7 +388,7 @@ export class Feed {
     const changes: EncodedChange[] = [];
     let bytes = 0;
     const place = await (reader ?? new LogReader(log)).read(
-      after,
+      { after, end },
       (message, place, state) => {
         if (changes.length >= limit || bytes >= PAGE_BYTES) return false;
         for (const change of encoder.encode(message, place, state)) {
@@ -433,7 +441,7 @@ export class Feed {
         retryAfter: 5,
       });
     // It may have been aborted while the page was read, and tells of that only once.
-    if (signal.aborted || this.log === null || isBefore(place, this.log.end)) return;
+    if (signal.aborted || this.told === null || isBefore(place, this.told.end)) return;
     await new Promise<void>((resolve) => {
       const done = () => {
         clearTimeout(timer);
@@ -447,7 +455,22 @@ export class Feed {
     });
   }
 
-  private wake(): void {
+  private tellSoon(): void {
+    if (this.telling !== undefined) return;
+    const { at = 0, readers = 0 } = this.told ?? {};
+    const waitMs = at + (Math.min(readers, MAX_WAITING) - 1) * TELL_MS - performance.now();
+    if (waitMs <= 0) return this.tell();
+    const again = () => {
+      this.telling = undefined;
+      this.tellSoon();
+    };
+    this.telling = setTimeout(again, waitMs).unref();
+  }
+
+  private tell(): void {
+    clearTimeout(this.telling);
+    this.telling = undefined;
+    this.told = this.log && { end: this.log.end, at: performance.now(), readers: 0 };
     for (const done of this.waiting) done();
   }
 

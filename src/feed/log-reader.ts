@@ -34,12 +34,16 @@ export class LogReader {
   constructor(private readonly log: FeedLog) {}
 
   /**
+   * @param end a place after a commit that is stored
    * @param turn waits until more may be decoded at once
-   * @returns the place after the last change that was taken, or after all that was stored when the reading began
+   * @returns the place after the last change that was taken, or the end
    * @throws ChangesGone
    */
-  async read(after: Place, take: TakeMessage, turn: () => Promise<void> | undefined): Promise<Place> {
-    const { end } = this.log;
+  async read(
+    { after, end }: { readonly after: Place; readonly end: Place },
+    take: TakeMessage,
+    turn: () => Promise<void> | undefined,
+  ): Promise<Place> {
     let from = this.stopAt(after);
     if (from === null || !isBefore(after, end)) return after;
     for (;;) {
