@@ -19,7 +19,6 @@ import { readAllRights, readRights, type Rights, rightsIn } from './feed-rights.
 import { ChangesGone, LogReader } from './log-reader.js';
 import {
   applySettings,
-  bytesKept,
   createSlot,
   currentXid,
   dropSlot,
@@ -28,6 +27,8 @@ import {
   makePublications,
   slotState,
   tablesOf,
+  type WalKept,
+  walKept,
 } from './set-up.js';
 
 /** Where the feed's files and its server are. */
@@ -93,6 +94,8 @@ const AFTER_ALL = 2 ** 31;
 export class Feed {
   /** Why changes are not being stored although the server runs; null: they are. */
   failure: string | null = null;
+  /** What the server kept when it was last asked; null: it was not running. */
+  kept: WalKept | null = null;
   private log: FeedLog | null = null;
   private reader: LogReader | null = null;
   private collector: Collector | null = null;
@@ -124,6 +127,11 @@ export class Feed {
   /** Whether everything that was committed is in the log, and the server is stopped. */
   get isAtRest(): boolean {
     return this.atRest !== null && !this.isServerRunning;
+  }
+
+  get status(): FeedState['status'] {
+    if (this.isAtRest) return 'at_rest';
+    return this.collector === null ? 'behind' : 'reading';
   }
 
   private useLog(log: FeedLog | null): void {
@@ -271,7 +279,7 @@ export class Feed {
     const cursor = (place: Place) => log && cursorText({ epoch: log.epoch.id, ...place, seen: [] });
     const server = this.isServerRunning
       ? await this.inDatabase(async (session) => ({
-          behind: await bytesKept(session),
+          kept: await walKept(session),
           tables: await tablesOf(session),
         }))
       : null;
@@ -280,11 +288,22 @@ export class Feed {
       start: log && cursor(log.start),
       end: log && cursor(log.end),
       bytes: log?.bytes ?? 0,
-      status: this.isAtRest ? 'at_rest' : this.collector === null ? 'behind' : 'reading',
+      status: this.status,
       reason: failure,
-      behind_bytes: server?.behind ?? null,
+      behind_bytes: server?.kept.bytes ?? null,
       table_list: server?.tables ?? null,
     };
+  }
+
+  /** Notices whether the server keeps more WAL for the feed than it would by itself. Never rejects. */
+  async look(): Promise<void> {
+    const before = this.kept?.status ?? 'reserved';
+    // One that does not answer is stopping, or the collector says so.
+    this.kept = this.isServerRunning ? await this.inDatabase(walKept).catch(() => null) : null;
+    const { status = 'reserved', bytes = 0 } = this.kept ?? {};
+    if (before !== 'reserved' || status === 'reserved') return;
+    const what = { feed: this.place.folder, wal_status: status, bytes };
+    this.report.warn(what, 'a server keeps WAL because the feed of its project is behind, or a transaction stays open');
   }
 
   async prune(): Promise<void> {

@@ -211,14 +211,29 @@ export class Feeds {
     throw new EngineError('request_in_flight', 'The project is being created, restored or deleted');
   }
 
-  /** Starts servers that have not stored everything, and removes old changes. */
-  private async watch(): Promise<void> {
+  /** The feeds that this instance has looked at, by `status`, and those whose server runs by `walStatus`; the most WAL kept for one. */
+  async load(): Promise<{ status: Map<string, number>; walStatus: Map<string, number>; keptBytes: number }> {
+    const load = { status: new Map<string, number>(), walStatus: new Map<string, number>(), keptBytes: 0 };
+    for (const opened of await Promise.allSettled(this.feeds.values())) {
+      const feed = opened.status === 'fulfilled' ? opened.value : null;
+      if (feed === null) continue;
+      countOne(load.status, feed.status);
+      if (feed.kept === null) continue;
+      countOne(load.walStatus, feed.kept.status);
+      load.keptBytes = Math.max(load.keptBytes, feed.kept.bytes);
+    }
+    return load;
+  }
+
+  /** Starts servers that have not stored everything, asks the others what they keep, and removes old changes. */
+  async watch(): Promise<void> {
     const projects = (await this.control.projects.list()).filter(
       ({ feed, status }) => feed !== null && status !== 'creating',
     );
     for (const project of projects) {
       const feed = await this.feedAt(project);
       await feed?.prune();
+      await feed?.look();
       const { tenancy } = this.placeOf(project.placement);
       if (feed === null || feed.isAtRest || tenancy.isRunning(project.placement)) continue;
       // A server that does not start is tried again.
@@ -226,6 +241,8 @@ export class Feeds {
     }
   }
 }
+
+const countOne = (counts: Map<string, number>, name: string) => counts.set(name, (counts.get(name) ?? 0) + 1);
 
 const logFolder = ({ root }: Pick<ServerFolder, 'root'>): string => join(root, FEED);
 

@@ -142,12 +142,18 @@ export async function flushedLsn(session: Session): Promise<bigint> {
   return lsnOf(lsn ?? '0/0');
 }
 
-/** Bytes of WAL that the server keeps for the feed. */
-export async function bytesKept(session: Session): Promise<number> {
-  const [bytes] = await session.row(
-    sql`SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots WHERE slot_name = ${FEED_SLOT}`,
-  );
-  return Number(bytes ?? 0);
+/** The WAL that the server keeps for the feed. */
+export interface WalKept {
+  readonly bytes: number;
+  /** As pg_replication_slots calls it: all but `reserved` is more than the server would keep by itself. */
+  readonly status: string;
+}
+
+export async function walKept(session: Session): Promise<WalKept> {
+  const [bytes, status] =
+    await session.row(sql`SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, wal_status
+    FROM pg_replication_slots WHERE slot_name = ${FEED_SLOT}`);
+  return { bytes: Number(bytes ?? 0), status: status ?? 'lost' };
 }
 
 /** The tables in the feed. */

@@ -20,6 +20,7 @@ import {
   superuserOfProject,
 } from '../support/program.js';
 import { call } from '../support/service.js';
+import { limitedFiles, smallDisk } from './support/disk.js';
 import { onDatabase } from './support/stage.js';
 
 afterAll(endEverything);
@@ -33,8 +34,8 @@ interface Place {
 }
 
 /** A service with a project, a table and a feed. */
-async function place(...args: string[]): Promise<Place & { first: RunningService }> {
-  const dataDir = await preparedDataDir();
+async function place(args: readonly string[] = [], folder?: string): Promise<Place & { first: RunningService }> {
+  const dataDir = folder ?? (await preparedDataDir());
   const port = String(await freePort());
   const start = () => startServe(['--port', port, '--data-dir', dataDir, ...args]);
   const first = await start();
@@ -151,6 +152,9 @@ const killServer = async ({ dataDir }: Place): Promise<void> => {
   if (pid !== undefined) process.kill(pid, 'SIGKILL');
 };
 
+/** Outside the table, and rolled back if anything of it fails. */
+const BALLAST = "SELECT pg_logical_emit_message(true, '', repeat('x', 4000000))";
+
 describe('the feed', () => {
   it('is the table, however often the service and its server are killed', async () => {
     const at = await place();
@@ -234,6 +238,30 @@ describe('the feed', () => {
     expect(changes[0]).toMatchObject({ op: 'insert', key: { id: 1 } });
     expect((await service.end()).code).toBe(0);
   }, 120_000);
+
+  it('is the table after the disk was full', async () => {
+    const disk = (await smallDisk()) ?? (await limitedFiles());
+    const at = await place(['--disk-reserve-mib', '0'], disk.dataDir);
+    const service = at.first.process.pid as number;
+    const mirror = new Mirror(at, await cursorOf(at));
+    const stop = writers(at, 2);
+    const more = () => {
+      const { changes } = mirror;
+      return eventually('changes are read', () => Promise.resolve(mirror.changes > changes + 20));
+    };
+    await more();
+    await disk.break(service);
+    await eventually('nothing can be written', async () => (await at.sql(`SELECT 1; ${BALLAST}`)) === null);
+    await disk.makeRoom(service);
+    await more();
+    await stop();
+    const table = await eventually('the table is read', () => at.sql('SELECT id, n::text FROM kept ORDER BY id'));
+    await mirror.end();
+    expect(mirror.wrong).toEqual([]);
+    expect([...mirror.rows].sort(([a], [b]) => a - b)).toEqual(table.map(({ id, n }) => [id, n]));
+    expect((await at.first.end()).code).toBe(0);
+    await disk.close();
+  }, 180_000);
 
   it('says what is lost if the server has given it up, or its files are gone, and goes on', async () => {
     const at = await place();

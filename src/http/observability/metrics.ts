@@ -50,6 +50,7 @@ export class Metrics {
     serverMetrics(engine, registers);
     backupMetrics(engine, registers);
     eventMetrics(engine, registers);
+    feedMetrics(engine, registers);
     webhookMetrics(engine, registers);
     if (engine.sessions !== null) sessionMetrics(engine.sessions, registers);
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
@@ -137,6 +138,26 @@ function eventMetrics({ eventCounts }: Engine, registers: Registry[]): void {
   const tablesHelp = 'Tables for names of events that were not made, since the project had as many as it may have.';
   counter('cdp_event_tables_refused_total', tablesHelp, () => eventCounts.refusedTables);
 }
+
+function feedMetrics({ feeds }: Engine, registers: Registry[]): void {
+  const statusHelp =
+    'Feeds of changes by status: reading, at_rest (the server is stopped, all is stored), behind (changes are not being stored).';
+  series(registers, Gauge, 'cdp_feeds', statusHelp, ['status'], async () => {
+    const { status } = await feeds.load();
+    return (['reading', 'at_rest', 'behind'] as const).map((name) => [{ status: name }, status.get(name) ?? 0]);
+  });
+  const walHelp =
+    'Slots of feeds by wal_status, as Postgres calls it, when they were last looked at, at most a minute ago.';
+  series(registers, Gauge, 'cdp_feed_slots', walHelp, ['wal_status'], async () => {
+    const { walStatus } = await feeds.load();
+    return WAL_STATUSES.map((name) => [{ wal_status: name }, walStatus.get(name) ?? 0]);
+  });
+  const keptHelp =
+    'The most WAL that a server keeps for its feed, when they were last looked at, at most a minute ago.';
+  series(registers, Gauge, 'cdp_feed_wal_bytes', keptHelp, [], async () => [[{}, (await feeds.load()).keptBytes]]);
+}
+
+const WAL_STATUSES = ['reserved', 'extended', 'unreserved', 'lost'] as const;
 
 function webhookMetrics({ webhooks }: Engine, registers: Registry[]): void {
   const statesHelp =
