@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { CdpClient } from '../../src/client/index.js';
 import { blocks, read, root } from '../docs/markdown.js';
 import { compile } from '../support/compile.js';
 import { type Endpoint, type Received, startEndpoint } from '../support/endpoint.js';
@@ -28,6 +29,7 @@ const [program = ''] = inLanguage('js');
 const [typescript = ''] = inLanguage('ts');
 const [python = ''] = inLanguage('python');
 
+let cdp: CdpClient;
 let folder: string;
 let env: Record<string, string>;
 let endpoint: Endpoint;
@@ -36,6 +38,7 @@ beforeAll(async () => {
   const dataDir = await preparedDataDir();
   const { url } = await startServe(['--data-dir', dataDir, '--webhook-networks', '127.0.0.0/8']);
   const token = await firstToken(dataDir);
+  cdp = new CdpClient({ url, token });
   folder = await newFolder();
   const bin = join(folder, 'bin');
   await mkdir(bin);
@@ -46,9 +49,9 @@ beforeAll(async () => {
   env = { PATH: `${bin}:/usr/bin:${process.env.PATH}`, HOME: bin };
   Object.assign(env, { URL: url, TOKEN: token, CDP_URL: url, CDP_TOKEN: token });
   endpoint = await startEndpoint();
-  await run(`cdp sql 'CREATE TABLE customers (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), email text)'
-    cdp sql 'CREATE TABLE orders (id uuid PRIMARY KEY DEFAULT gen_random_uuid())'
-    ${turnOn}`);
+  await cdp.query('CREATE TABLE customers (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), email text)');
+  await cdp.query('CREATE TABLE orders (id uuid PRIMARY KEY DEFAULT gen_random_uuid())');
+  await run(turnOn);
 });
 afterAll(async () => {
   receiver?.kill('SIGKILL');
@@ -71,7 +74,7 @@ async function createWebhook(url: string): Promise<{ id: string; secret: string 
   return { id, secret };
 }
 
-const insert = (email: string) => run(`cdp sql --table "INSERT INTO customers (email) VALUES ('${email}')"`);
+const insert = (email: string) => cdp.query('INSERT INTO customers (email) VALUES ($1)', [email]);
 
 it('calls the endpoint of the page, which drops repeats and what is not genuine', async () => {
   const port = await freePort();
@@ -88,10 +91,13 @@ it('calls the endpoint of the page, which drops repeats and what is not genuine'
     await insert(email);
     await eventually(`${email} arrives`, () => Promise.resolve(output.includes(email)));
   };
+  const { cursor } = await cdp.changesPage();
   await arrives('ada@example.com');
-  await run(
-    `cdp webhook replay ${id} --from "$(cdp webhook deliveries ${id} --json | grep -o '[0-9a-f]*\\.[0-9a-f]*\\.[0-9]*' | head -n 1)"`,
-  );
+  await run(`cdp webhook replay ${id} --from ${cursor}`);
+  await eventually('it is sent again', async () => {
+    const sent = (await cdp.webhooks.deliveries(id)).filter(({ changes }) => changes === 1);
+    return sent.length === 2 && sent.every(({ status }) => status === 204);
+  });
   await arrives('bob@example.com');
   expect(output).toBe('insert customers ada@example.com\ninsert customers bob@example.com\n');
 });
