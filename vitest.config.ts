@@ -20,7 +20,7 @@ const LONG = [
   'test/client/faults.test.ts',
   'test/codec/batch/differential.test.ts',
   'test/deploy.test.ts',
-  'test/docs/{recipes,servers,tutorial}.test.ts',
+  'test/docs/{afternoon,recipes,servers,tutorial}.test.ts',
   'test/engine/audit/audit-outage.test.ts',
   'test/engine/parser/splitter.test.ts',
   'test/examples.test.ts',

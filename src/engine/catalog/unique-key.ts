@@ -9,8 +9,8 @@ import { requireColumns } from './find-table.js';
 export interface UniqueKey {
   /** Indices of its columns in the table. */
   readonly columns: readonly number[];
-  /** Values are equal only if their texts are. */
-  readonly isComparedByText: boolean;
+  /** Those of its columns whose values are equal only if their texts are. */
+  readonly comparedByText: readonly number[];
   /** NULLS NOT DISTINCT: at most one row has NULL in the key. */
   readonly nullsAreEqual: boolean;
   /** The table is partitioned: it does not return system columns. */
@@ -71,10 +71,11 @@ const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): Stateme
           FROM pg_catalog.generate_series(0, i.indnkeyatts::pg_catalog.int4 - 1) AS k
           LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[k]
         ) OPERATOR(pg_catalog.<@) ${columns}::pg_catalog.text[]),
-    NOT EXISTS (
-      SELECT FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+    (SELECT pg_catalog.json_agg(a.attname)
+      FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
       WHERE a.attrelid = c.oid AND a.attname = ANY (${columns}::pg_catalog.name[])
-        AND (a.atttypid::pg_catalog.regtype::pg_catalog.text <> ALL ('{text,bigint,boolean,uuid}') OR NOT l.collisdeterministic)),
+        AND a.atttypid::pg_catalog.regtype::pg_catalog.text = ANY ('{text,bigint,boolean,uuid}')
+        AND l.collisdeterministic IS NOT FALSE),
     (SELECT pg_catalog.json_agg(a.attname) FROM pg_catalog.pg_attribute a
       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND (a.attidentity <> '' OR EXISTS (
         SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY (i.indkey)))),
@@ -83,11 +84,12 @@ const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): Stateme
 
 /** null: no such key. Several indexes may have the same columns. */
 function readUniqueKey(table: Table, columns: readonly string[], [row]: readonly Row[]): UniqueKey | null {
-  const [nullsAreEqual, isComparedByText, identifying, isPartitioned] = row ?? [];
+  const [nullsAreEqual, comparedByText, identifying, isPartitioned] = row ?? [];
   if (nullsAreEqual == null) return null;
+  const indexOf = (column: string) => table.columns.findIndex(({ name }) => name === column);
   return {
-    columns: columns.map((column) => table.columns.findIndex(({ name }) => name === column)),
-    isComparedByText: isComparedByText === 't',
+    columns: columns.map(indexOf),
+    comparedByText: (JSON.parse(comparedByText ?? '[]') as string[]).map(indexOf),
     nullsAreEqual: nullsAreEqual === 't',
     isPartitioned: isPartitioned === 't',
     identifying: new Set(JSON.parse(identifying ?? '[]') as string[]),

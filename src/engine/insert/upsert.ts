@@ -57,6 +57,9 @@ export function upsertStatements(
   });
 }
 
+/** All values of the key are equal only if their texts are. */
+const isComparedByText = (key: UniqueKey): boolean => key.comparedByText.length === key.columns.length;
+
 /**
  * The records of a statement have the same columns and different keys: Postgres changes no row twice in a statement.
  * A group is sorted by key, so that concurrent requests lock rows in the same order; except if the first of two records
@@ -69,9 +72,22 @@ function groups(
   resolution: Resolution,
   oneByOne: boolean,
 ): number[][] {
+  const each = rows.map((_, record) => [record]);
+  if (oneByOne) return each;
+  const keys = rows.map((row) => keyText(row, table, key.columns));
+  const whole = inTurn(rows, table, keys);
+  if (whole.length === 1 && resolution === 'ignore' && !isComparedByText(key)) return whole;
+  if (whole.length === 1 || (isComparedByText(key) && !keys.includes(null))) return sortedByKey(whole, keys);
+  // Two times may be equal though their texts differ; but not two keys of which another column differs.
+  const parts = rows.map((row) => keyText(row, table, key.comparedByText));
+  if (key.comparedByText.length === 0 || parts.includes(null)) return each;
+  return sortedByKey(inTurn(rows, table, parts), parts);
+}
+
+/** Records with the same columns and different keys, those that repeat a key after those that have it first. */
+function inTurn(rows: readonly RecordCells[], table: Table, keys: readonly (string | null)[]): number[][] {
   const turns = new Map<string, number>();
   const groups = new Map<string, { turn: number; records: number[] }>();
-  const keys = rows.map((row) => keyText(row, table, key));
   for (const [record, row] of rows.entries()) {
     const text = keys[record] ?? null;
     // The number of earlier records with this key.
@@ -82,20 +98,20 @@ function groups(
     if (group === undefined) groups.set(name, { turn, records: [record] });
     else group.records.push(record);
   }
-  const isSafe = groups.size === 1 || (key.isComparedByText && keys.every((text) => text !== null));
-  if (oneByOne || !isSafe) return rows.map((_, record) => [record]);
-  const inTurn = [...groups.values()].sort((a, b) => a.turn - b.turn).map(({ records }) => records);
-  if (resolution === 'ignore' && !key.isComparedByText) return inTurn;
+  return [...groups.values()].sort((a, b) => a.turn - b.turn).map(({ records }) => records);
+}
+
+function sortedByKey(groups: readonly number[][], keys: readonly (string | null)[]): number[][] {
   const order = (a: number, b: number) => {
     const [one, other] = [keys[a] ?? '', keys[b] ?? ''];
     return one === other ? 0 : one < other ? -1 : 1;
   };
-  return inTurn.map((records) => records.sort(order));
+  return groups.map((records) => records.sort(order));
 }
 
 /** null: a part of the key is NULL or a default. */
-function keyText(row: RecordCells, { columns }: Table, key: UniqueKey): string | null {
-  const cells = key.columns.map((index) => {
+function keyText(row: RecordCells, { columns }: Table, key: readonly number[]): string | null {
+  const cells = key.map((index) => {
     const cell = row[index];
     return columns[index]?.isId === true ? cell?.toLowerCase() : cell;
   });
@@ -167,7 +183,7 @@ function withoutUnchanged(
   rule: UpsertRule,
 ): Fragment {
   const given = (index: number) => sql`v.${ident(`c${index}`)}`;
-  const isKnown = key.isComparedByText && !key.nullsAreEqual && !table.needsInsert;
+  const isKnown = isComparedByText(key) && !key.nullsAreEqual && !table.needsInsert;
   if (!isKnown || !key.columns.every((index) => columns.includes(index))) return source;
   const unchanged = staysAsItIs(table, columns, key, rule, sql`t`, (index) =>
     asStored(table.columns[index], given(index)),

@@ -122,6 +122,32 @@ describe.each([embeddedServer()])('on Postgres $major', (server) => {
       );
     });
 
+    it.each(['merge', 'ignore'])('records with other columns, %s, if a part of the key is a time', async (how) => {
+      const records = Array.from({ length: 250 }, (_, i) => ({
+        m: `m${i % 50}`,
+        // The same times, written in two ways.
+        at: i < 100 ? `2026-01-01T12:00:00Z` : `2026-01-01T13:00:00+01:00`,
+        ...(i % 3 === 0 ? { a: i } : { b: i }),
+      }));
+      const stored: unknown[] = [];
+      for (const isPartitioned of [false, true]) {
+        const table = freshName();
+        const by = isPartitioned ? ' PARTITION BY RANGE (at)' : '';
+        await project.rows(`CREATE TABLE ${table} (m text, at timestamptz, a int, b int, PRIMARY KEY (m, at))${by}`);
+        if (isPartitioned) await project.rows(`CREATE TABLE ${table}_all PARTITION OF ${table} DEFAULT`);
+        const response = await upsert(table, records, `on_conflict=m,at&resolution=${how}`);
+        expect(counts(response)).toEqual(how === 'ignore' ? [50, 0, 200] : [50, 200, 0]);
+        stored.push(await project.rows(`SELECT m, a, b FROM ${table} ORDER BY m`));
+      }
+      const expected = new Map<string, { m: string; a: number | null; b: number | null }>();
+      for (const { m, at: _, ...values } of records) {
+        if (how === 'ignore' && expected.has(m)) continue;
+        expected.set(m, { ...(expected.get(m) ?? { m, a: null, b: null }), ...values });
+      }
+      const rows = [...expected.values()].sort((one, other) => (one.m < other.m ? -1 : 1));
+      expect(stored).toEqual([rows, rows]);
+    });
+
     it('a record that gives up a value that a later one takes in another unique index', async () => {
       await project.rows('CREATE TABLE phones (name text UNIQUE, phone int UNIQUE)');
       await upsert('phones', [{ name: 'b', phone: 1 }], 'on_conflict=name');
