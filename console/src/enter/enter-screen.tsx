@@ -7,6 +7,7 @@ import { useSignal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { CdpError } from '../../../src/client/index.js';
 import { CheckboxField, Field } from '../parts/fields.js';
+import { isKept } from '../kept-tokens.js';
 import { Icon } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
 import { KeptTokens, WHAT_KEEPING_MEANS } from '../parts/kept-token-list.js';
@@ -21,10 +22,12 @@ export function EnterScreen() {
   const tryToken = async (token: string, where: Keeping) => {
     error.value = '';
     isBusy.value = true;
+    const wasKept = isKept(token);
     try {
       await enter(token, where);
     } catch (thrown) {
       error.value = explain(thrown);
+      if (wasKept && !isKept(token)) error.value += ' It was removed from this browser.';
       isBusy.value = false;
     }
   };
@@ -80,7 +83,7 @@ export function EnterScreen() {
           onChange={(isChecked) => (keeping.value = isChecked ? 'tab' : 'no')}
         />
         <CheckboxField
-          label="Keep this token in this browser"
+          label="Keep it in this browser"
           isChecked={keeping.value === 'browser'}
           onChange={(isChecked) => (keeping.value = isChecked ? 'browser' : 'no')}
         />

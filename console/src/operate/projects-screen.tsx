@@ -103,12 +103,15 @@ const ProjectTable = ({ projects, onOpen }: ProjectTableProps) => {
           cells: 'quiet',
           cell: ({ created_at }) => <time dateTime={created_at}>{ago(Date.parse(created_at))}</time>,
         },
-        actionColumn({
-          text: 'Open',
-          label: ({ name }) => `Open ${name}`,
-          run: onOpen,
-          isShown: ({ status }) => status === 'active',
-        }),
+        {
+          ...actionColumn({
+            text: 'Open',
+            label: ({ name }) => `Open ${name}`,
+            run: onOpen,
+            isShown: ({ status }) => status === 'active',
+          }),
+          class: 'wide-only',
+        },
       ]}
     />
   );

@@ -10,8 +10,8 @@ export function KeptTokens({ onEnter }: { onEnter?: (token: string) => void }) {
   const all = keptTokens.value;
   if (all.length === 0) return null;
   return (
-    <section aria-label="Kept tokens">
-      <h2>Kept in this browser</h2>
+    <section aria-labelledby="kept-title">
+      <h2 id="kept-title">Kept in this browser</h2>
       <ul class="kept-tokens">
         {all.map(({ token, label }) => (
           <li key={token}>

@@ -12,7 +12,7 @@ const isWhen = (type: string): boolean => /^(timestamp|date)/i.test(type);
 const isTime = (type: string): boolean => /^time(?!stamp)(?!.*with time zone)/i.test(type);
 const isInterval = (type: string): boolean => /^interval/i.test(type);
 
-/** Compares texts of values as {@link textOf} returns them. */
+/** Compares values in the text that Postgres would print. */
 export function comparerOf(type: string): Comparer {
   if (isNumeric(type)) return compareNumbers;
   if (isWhen(type)) return byKey(whenKey);

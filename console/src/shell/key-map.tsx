@@ -28,7 +28,7 @@ const KEYS: readonly (readonly [path: string, title: string, rows: readonly Row[
   ],
   [
     'sql',
-    'Results',
+    'Rows and results',
     [
       ['↑ ↓ ← →', 'Move from cell to cell'],
       ['Home End', 'First and last column'],
