@@ -19,25 +19,27 @@ export function ProjectMenu() {
     goTo('projects');
   };
   return (
-    <div class="bar-project">
-      <Menu
-        label="Projects"
-        title={whoseToken(session)}
-        items={[
-          ...(opener === null ? [] : [{ label: `Back to ${labelOf(opener)}`, run: goBack }]),
-          ...others.map((kept) => ({ label: kept.label, hint: 'switch', run: () => void change(kept) })),
-          {
-            label: 'Kept tokens …',
-            run: () => open((close) => <KeptTokensDialog onClose={close} canKeep={opener === null} />),
-          },
-        ]}
-      >
-        <Icon name="database" />
-        <span class="bar-name">{nameOf(session)}</span>
-        <Icon name="down" />
-      </Menu>
+    <>
+      <div class="bar-project">
+        <Menu
+          label="Projects"
+          title={whoseToken(session)}
+          items={[
+            ...(opener === null ? [] : [{ label: `Back to ${labelOf(opener)}`, run: goBack }]),
+            ...others.map((kept) => ({ label: kept.label, hint: 'switch', run: () => void change(kept) })),
+            {
+              label: 'Kept tokens …',
+              run: () => open((close) => <KeptTokensDialog onClose={close} canKeep={opener === null} />),
+            },
+          ]}
+        >
+          <Icon name="database" />
+          <span class="bar-name">{nameOf(session)}</span>
+          <Icon name="down" />
+        </Menu>
+      </div>
       {dialog}
-    </div>
+    </>
   );
 }
 
