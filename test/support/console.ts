@@ -93,7 +93,8 @@ const BEYOND_THE_EDGE = `(() => {
   const wide = document.documentElement.scrollWidth > innerWidth ? ['the page scrolls sideways'] : [];
   const buttons = [...document.querySelectorAll('main button, dialog button, main a')].filter((button) => {
     const { width, right } = button.getBoundingClientRect();
-    return width > 0 && right > innerWidth;
+    // The titles of a grid scroll with its cells.
+    return width > 0 && right > innerWidth && button.closest('[role=grid]') === null;
   });
   // What scrolls away within its frame is beyond an edge, too.
   const links = [...document.querySelectorAll('header a, header button')].filter((link) => {

@@ -1,29 +1,33 @@
 /**
  * The login screen, where the user types or pastes a token. It stays in memory, or on request in this tab's
- * sessionStorage.
+ * sessionStorage or this browser's localStorage.
  */
 import './enter.css';
 import { useSignal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { CdpError } from '../../../src/client/index.js';
-import { Field } from '../parts/fields.js';
+import { CheckboxField, Field } from '../parts/fields.js';
+import { isKept } from '../kept-tokens.js';
 import { Icon } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
-import { enter, farewell, leave, rememberedToken } from '../session.js';
+import { KeptTokens, WHAT_KEEPING_MEANS } from '../parts/kept-token-list.js';
+import { enter, farewell, type Keeping, leave, rememberedToken } from '../session.js';
 
 export function EnterScreen() {
   const error = useSignal('');
   const isBusy = useSignal(rememberedToken() !== null);
   const field = useRef<HTMLInputElement>(null);
-  const remember = useRef<HTMLInputElement>(null);
+  const keeping = useSignal<Keeping>('no');
 
-  const tryToken = async (token: string, isRemembered: boolean) => {
+  const tryToken = async (token: string, where: Keeping) => {
     error.value = '';
     isBusy.value = true;
+    const wasKept = isKept(token);
     try {
-      await enter(token, isRemembered);
+      await enter(token, where);
     } catch (thrown) {
       error.value = explain(thrown);
+      if (wasKept && !isKept(token)) error.value += ' It was removed from this browser.';
       isBusy.value = false;
     }
   };
@@ -34,7 +38,7 @@ export function EnterScreen() {
     const token = rememberedToken();
     if (token === null) field.current?.focus();
     else
-      void tryToken(token, true).then(() => {
+      void tryToken(token, 'tab').then(() => {
         if (error.value !== '') leave(error.value);
       });
   }, []);
@@ -43,7 +47,7 @@ export function EnterScreen() {
     event.preventDefault();
     const token = field.current?.value ?? '';
     if (token.trim() === '') error.value = 'Paste a token first.';
-    else void tryToken(token, remember.current?.checked ?? false);
+    else void tryToken(token, keeping.value);
     field.current?.focus();
   };
 
@@ -73,19 +77,27 @@ export function EnterScreen() {
         <p id="enter-error" class="enter-error" role="alert">
           {message}
         </p>
-        <label class="check">
-          <input ref={remember} type="checkbox" />
-          <span>Keep it until this tab is closed</span>
-        </label>
+        <CheckboxField
+          label="Keep it until this tab is closed"
+          isChecked={keeping.value !== 'no'}
+          onChange={(isChecked) => (keeping.value = isChecked ? 'tab' : 'no')}
+        />
+        <CheckboxField
+          label="Keep it in this browser"
+          isChecked={keeping.value === 'browser'}
+          onChange={(isChecked) => (keeping.value = isChecked ? 'browser' : 'no')}
+        />
+        {keeping.value === 'browser' && <p class="quiet">{WHAT_KEEPING_MEANS}</p>}
         <button type="submit" class="button is-primary" disabled={isBusy.value}>
           {isBusy.value ? 'Checking …' : 'Open the console'}
         </button>
+        <KeptTokens onEnter={(token) => void tryToken(token, 'tab')} />
         <div id="enter-help" class="enter-help">
           <p>
             The first start of the service prints a token. To make another one, run this on the server:{' '}
             <code>cdp token create --project PROJECT</code>
           </p>
-          <p>The token stays in this tab and is sent only to this service.</p>
+          <p>The token stays in this tab, unless you say otherwise, and is sent only to this service.</p>
         </div>
       </form>
     </main>

@@ -32,7 +32,11 @@ export class ImportJob {
   private file: ImportFile | undefined;
   private stop = new AbortController();
   private readonly abort = new AbortController();
-  private readonly client = new CdpClient({ url: location.origin, token: currentSession().token, fetch: watchedFetch });
+  private readonly client = new CdpClient({
+    url: location.origin,
+    token: currentSession().token,
+    fetch: watchedFetch(currentSession().token),
+  });
   private readonly sender: RecordSender;
 
   constructor(readonly journal: StoredJournal) {

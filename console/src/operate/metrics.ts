@@ -12,8 +12,9 @@ export interface Sample {
 
 /** @throws Error with a message for the user */
 export async function takeSample(): Promise<Sample> {
-  const headers = { authorization: `Bearer ${currentSession().token}` };
-  const response = await watchedFetch('/metrics', { headers }).catch(() => {
+  const { token } = currentSession();
+  const headers = { authorization: `Bearer ${token}` };
+  const response = await watchedFetch(token)('/metrics', { headers }).catch(() => {
     throw new Error('The service does not respond.');
   });
   if (!response.ok) throw new Error(`The service does not show its metrics here (${response.status}).`);

@@ -19,6 +19,7 @@ import {
   setQuota,
 } from './admin-api.js';
 import { MoveForm } from './move-form.js';
+import { OpenProject } from './open-project.js';
 import { Status } from './facts.js';
 import { Tokens } from './tokens.js';
 
@@ -51,6 +52,11 @@ export function ProjectView({ project, reload }: ProjectProps) {
           </h1>
         </div>
         <div class="actions">
+          {isActive && (
+            <button type="button" class="button" onClick={form(OpenProject)}>
+              Open
+            </button>
+          )}
           <button type="button" class="button" onClick={form(Rename)}>
             Rename
           </button>

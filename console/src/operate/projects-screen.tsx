@@ -9,12 +9,13 @@ import { TextField } from '../parts/fields.js';
 import { ago, counted, size } from '../parts/formats.js';
 import { Icon } from '../parts/icon.js';
 import { Empty, Screen } from '../parts/screen.js';
-import { Table } from '../parts/table.js';
+import { actionColumn, Table } from '../parts/table.js';
 import { goTo, linkTo } from '../route.js';
 import type { ScreenProps } from '../screens.js';
 import { ActionForm } from '../parts/action-form.js';
 import { createProject, listProjects } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
+import { OpenProject } from './open-project.js';
 import { ProjectView } from './project-view.js';
 import { Status } from './facts.js';
 
@@ -52,7 +53,12 @@ export function ProjectsScreen({ path }: ScreenProps) {
           A project has its own database and tokens. Create one, then create a token for each program that uses it.
         </Empty>
       )}
-      {hasProjects && <ProjectTable projects={projects} />}
+      {hasProjects && (
+        <ProjectTable
+          projects={projects}
+          onOpen={(one) => open((close) => <OpenProject project={one} onClose={close} />)}
+        />
+      )}
       {dialog}
     </Screen>
   );
@@ -63,7 +69,12 @@ function summary(projects: readonly Project[]): string {
   return `${counted(projects.length, 'project')}, ${size(bytes)} on disk`;
 }
 
-const ProjectTable = ({ projects }: { projects: readonly Project[] }) => {
+interface ProjectTableProps {
+  readonly projects: readonly Project[];
+  readonly onOpen: (project: Project) => void;
+}
+
+const ProjectTable = ({ projects, onOpen }: ProjectTableProps) => {
   const largest = Math.max(...projects.map(({ size_bytes = 0 }) => size_bytes), 1);
   return (
     <Table
@@ -91,6 +102,15 @@ const ProjectTable = ({ projects }: { projects: readonly Project[] }) => {
           class: 'wide-only',
           cells: 'quiet',
           cell: ({ created_at }) => <time dateTime={created_at}>{ago(Date.parse(created_at))}</time>,
+        },
+        {
+          ...actionColumn({
+            text: 'Open',
+            label: ({ name }) => `Open ${name}`,
+            run: onOpen,
+            isShown: ({ status }) => status === 'active',
+          }),
+          class: 'wide-only',
         },
       ]}
     />

@@ -13,10 +13,11 @@ export interface ApiRequest {
 
 /** @throws CdpError */
 export function send<Result>({ method, path, body }: ApiRequest): Promise<Result> {
+  const { token } = currentSession();
   const transport = new Transport({
     url: location.origin,
-    token: currentSession().token,
-    fetch: watchedFetch,
+    token,
+    fetch: watchedFetch(token),
     maxRetries: 2,
   });
   return transport.json<Result>({

@@ -29,10 +29,10 @@ export function Dialog({ title, onClose, children }: DialogProps) {
       onClick={(event) => event.target === element.current && onClose()}
     >
       <div class="dialog-body">
-        <header class="dialog-head">
+        <div class="dialog-head">
           <h2 id={id}>{title}</h2>
           <IconButton icon="close" label="Close" onClick={onClose} />
-        </header>
+        </div>
         {children}
       </div>
     </dialog>

@@ -12,10 +12,12 @@ export interface MenuItem {
 export function Menu({
   label,
   items,
+  title,
   children,
 }: {
   label: string;
   items: readonly MenuItem[];
+  title?: string;
   children: ComponentChildren;
 }) {
   const isOpen = useSignal(false);
@@ -53,6 +55,7 @@ export function Menu({
         ref={button}
         type="button"
         class="button"
+        title={title}
         aria-haspopup="menu"
         aria-expanded={isOpen.value}
         onClick={() => (isOpen.value = !isOpen.value)}
@@ -61,9 +64,9 @@ export function Menu({
       </button>
       {isOpen.value && (
         <div class="menu-list" role="menu" aria-label={label}>
-          {items.map(({ label: text, hint, run }) => (
+          {items.map(({ label: text, hint, run }, i) => (
             <button
-              key={text}
+              key={i}
               type="button"
               role="menuitem"
               tabIndex={-1}

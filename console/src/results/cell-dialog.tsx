@@ -1,7 +1,7 @@
 /** Shows a whole value. */
 import { copyText } from '../parts/clipboard.js';
 import { Dialog } from '../parts/dialog.js';
-import { Icon } from '../parts/icon.js';
+import { Icon, IconButton } from '../parts/icon.js';
 import { counted } from '../parts/formats.js';
 import { type Cell, isNull, textOf } from './cells.js';
 import { JsonTree } from './json-tree.js';
@@ -15,13 +15,35 @@ export interface ShownCell {
   readonly cell: Cell;
 }
 
-export function CellDialog({ shown, onClose }: { shown: ShownCell | null; onClose: () => void }) {
-  if (shown === null) return null;
-  const { column, cell } = shown;
+interface CellProps {
+  readonly shown: ShownCell | null;
+  readonly onClose: () => void;
+}
+
+export const CellDialog = ({ shown, onClose }: CellProps) =>
+  shown !== null && (
+    <Dialog title={shown.column.name} onClose={onClose}>
+      <CellValue {...shown} />
+    </Dialog>
+  );
+
+/** The same beside a grid, which keeps the focus. */
+export const CellPanel = ({ shown, onClose }: CellProps) =>
+  shown !== null && (
+    <aside class="cell-panel" aria-label={`Value of ${shown.column.name}`}>
+      <div class="dialog-head">
+        <h2 class="mono">{shown.column.name}</h2>
+        <IconButton icon="close" label="Close the value" title="Close" onClick={onClose} />
+      </div>
+      <CellValue {...shown} />
+    </aside>
+  );
+
+function CellValue({ column, cell }: ShownCell) {
   const text = isNull(cell) ? '' : textOf(cell, column.type);
   const isTree = /^[[{]/.test(cell);
   return (
-    <Dialog title={column.name} onClose={onClose}>
+    <>
       <div class="cell-head">
         <span class="quiet">
           {column.type} · {isNull(cell) ? 'NULL' : counted(text.length, 'character')}
@@ -48,6 +70,6 @@ export function CellDialog({ shown, onClose }: { shown: ShownCell | null; onClos
         )}
         {text.length > SHOWN && <p class="quiet">Only the first {counted(SHOWN, 'character')} are shown.</p>}
       </div>
-    </Dialog>
+    </>
   );
 }

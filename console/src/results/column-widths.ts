@@ -3,7 +3,7 @@
  * limits.
  */
 import { preview } from './cells.js';
-import type { Result } from './result.js';
+import type { HeldRows } from './result.js';
 
 const ROWS = 50;
 const NARROWEST = 64;
@@ -16,7 +16,7 @@ const CHARACTERS = 100;
 const AROUND = 22;
 
 /** Measures texts, because fonts and the widths of their characters differ between machines. */
-export function columnWidths(result: Result): number[] {
+export function columnWidths(result: HeldRows): number[] {
   const context = document.createElement('canvas').getContext('2d') as CanvasRenderingContext2D;
   // The widest font in grid.css.
   context.font = `600 13px ${getComputedStyle(document.documentElement).getPropertyValue('--mono')}`;

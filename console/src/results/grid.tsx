@@ -4,40 +4,52 @@
  */
 import './grid.css';
 import { type Signal, useSignal } from '@preact/signals';
-import { useId, useMemo, useRef } from 'preact/hooks';
+import { useEffect, useId, useMemo, useRef } from 'preact/hooks';
 import { HEADER, useVirtualGrid } from '../parts/virtual-grid.js';
 import { isNull, isNumeric, preview } from './cells.js';
 import { columnWidths, keyedWidth, type OwnWidths, withWidth } from './column-widths.js';
-import type { Result } from './result.js';
+import { canSort, type Sort } from './conditions.js';
+import type { HeldRows, ResultColumn } from './result.js';
 import { isInside, moved, type Position, rangeOf, type Selection } from './selection.js';
 import { WidthHandle } from './width-handle.js';
 
 const ROW = 28;
 
-interface GridProps {
-  readonly result: Result;
+export interface GridProps {
+  readonly result: HeldRows;
+  /** The number of the first row; default: 1. */
+  readonly first?: number;
   readonly selection: Signal<Selection>;
   readonly own: OwnWidths;
   readonly onResize: (own: OwnWidths) => void;
   readonly onOpen: (position: Position) => void;
   readonly onCopy: () => string;
+  readonly sort: Sort | null;
+  /** undefined: rows cannot be sorted now. */
+  readonly onSort: ((column: ResultColumn) => void) | undefined;
 }
 
-export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridProps) {
+export function Grid(props: GridProps) {
+  const { result, first = 1, selection, own, onResize, onOpen, onCopy, sort, onSort } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const id = useId();
   const isDragging = useSignal(false);
   // It grows as rows arrive.
   const isMeasured = result.rowCount.value > 0;
   const rows = result.held;
-  const suggested = useMemo(() => columnWidths(result), [result, isMeasured]);
+  const suggested = useMemo(() => columnWidths(result), [result.columns, isMeasured]);
   const widths = useMemo(
     () => suggested.map((width, i) => own.get(result.columns[i]?.name ?? '') ?? width),
     [suggested, own],
   );
   const resize = (column: number, width: number | undefined) =>
     onResize(withWidth(own, result.columns[column]?.name ?? '', width));
-  const gutter = 24 + 8 * String(rows).length;
+  const isFirst = useRef(true);
+  useEffect(() => {
+    if (!isFirst.current) scroller.current?.scrollTo({ top: 0 });
+    isFirst.current = false;
+  }, [result]);
+  const gutter = 24 + 8 * String(first - 1 + rows).length;
 
   const size = { rows, rowHeight: ROW, widths, gutter };
   const { vertical, horizontal, columns, before, whole } = useVirtualGrid(scroller, size);
@@ -56,6 +68,7 @@ export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridP
     const page = Math.max(1, Math.floor(((scroller.current?.clientHeight ?? 0) - HEADER) / ROW) - 1);
     const next = moved(selection.value, event, { rows, columns: widths.length, page });
     const isPlain = !event.ctrlKey && !event.metaKey;
+    const under = result.columns[head.column];
     const width = isPlain ? keyedWidth(event.key, widths[head.column] ?? 0) : null;
     if (width !== null) resize(head.column, width);
     else if (next !== undefined) {
@@ -63,6 +76,7 @@ export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridP
       if (isAll) selection.value = next;
       else select(next);
     } else if (event.key === 'Enter') onOpen(head);
+    else if (event.key === 'o' && isPlain && under !== undefined && canSort(under.type)) onSort?.(under);
     else return;
     event.preventDefault();
   };
@@ -112,17 +126,33 @@ export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridP
           </div>
           <div class="grid-gap" role="presentation" style={{ width: `${before}px` }} />
           {columns.map(({ index, size }) => {
-            const { name, type } = result.columns[index] ?? { name: '', type: '' };
+            const column = result.columns[index] ?? { name: '', type: '' };
+            const { name, type } = column;
+            const isSortable = onSort !== undefined && canSort(type);
+            const order = sort?.column !== name ? 'none' : sort.isDescending ? 'descending' : 'ascending';
             return (
               <div
                 key={index}
                 class={isNumeric(type) ? 'grid-title is-number' : 'grid-title'}
                 role="columnheader"
                 aria-colindex={index + 2}
+                aria-sort={isSortable ? order : undefined}
                 style={{ width: `${size}px` }}
                 title={`${name} ${type}`}
               >
-                <span class="grid-name">{name}</span>
+                {!isSortable ? (
+                  <span class="grid-name">{name}</span>
+                ) : (
+                  <button
+                    type="button"
+                    class={`grid-name grid-sort is-${order}`}
+                    tabIndex={-1}
+                    title={`Sort by ${name}`}
+                    onClick={() => onSort(column)}
+                  >
+                    {name}
+                  </button>
+                )}
                 <span class="grid-type">{type || 'text'}</span>
                 <WidthHandle width={size} onResize={(width) => resize(index, width)} />
               </div>
@@ -140,7 +170,7 @@ export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridP
               style={{ transform: `translateY(${start}px)`, height: `${ROW}px` }}
             >
               <div class="grid-number" role="rowheader" aria-colindex={1} style={{ width: `${gutter}px` }}>
-                {row + 1}
+                {first + row}
               </div>
               <div class="grid-gap" role="presentation" style={{ width: `${before}px` }} />
               {columns.map(({ index: column, size }) => {

@@ -3,22 +3,20 @@ import './result-view.css';
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { copyText } from '../parts/clipboard.js';
 import { ChartView } from '../chart/chart-view.js';
 import { type ChartState, valueColumns } from '../chart/choice.js';
 import { Icon } from '../parts/icon.js';
-import { Menu } from '../parts/menu.js';
-import { count, counted, size } from '../parts/formats.js';
-import { say } from '../parts/announcements.js';
-import { currentSession } from '../session.js';
+import { count, counted } from '../parts/formats.js';
 import type { RunRequest } from '../sql/run.js';
-import { CellDialog, type ShownCell } from './cell-dialog.js';
+import { AS_RETURNED, arranged, type Arrangement, conditionFault } from './arrange.js';
 import type { OwnWidths } from './column-widths.js';
-import { type Rectangle, toJsonText, toMarkdown, toTsv } from './copy.js';
-import { download, type DownloadFormat } from './download.js';
-import { Grid } from './grid.js';
-import type { Result } from './result.js';
-import { rangeOf, type Selection, START } from './selection.js';
+import { ConditionBar } from './condition-bar.js';
+import { nextSort, type Sort } from './conditions.js';
+import { CopyMenu } from './copy-menu.js';
+import { Download } from './download-menu.js';
+import { ResultRows } from './result-rows.js';
+import type { HeldRows, Result } from './result.js';
+import { type Selection, START } from './selection.js';
 
 /** A tab's settings for its results. */
 export interface ResultSettings {
@@ -39,27 +37,30 @@ interface ResultViewProps {
 export function ResultView({ result, question, lead, settings, onSettings }: ResultViewProps) {
   const { chart, widths = NO_WIDTHS } = settings;
   const selection = useSignal<Selection>(START);
-  const shown = useSignal<ShownCell | null>(null);
+  const arrangement = useSignal<Arrangement>(AS_RETURNED);
+  const hasFilter = useSignal(false);
+  const isEnded = result.isEnded.value;
+  const { sort, conditions } = arrangement.value;
+  const rows = useMemo(
+    () => arranged(result, arrangement.value),
+    [result, arrangement.value, isEnded, result.isReleased.value],
+  );
   const canChart = result.held > 0 && valueColumns(result).length > 0;
   const isChart = canChart && chart?.isShown === true;
+  const canArrange = isEnded && result.held > 0;
 
   if (result.columns.length === 0) return <NoRows result={result} />;
 
-  const copy = (format: (rectangle: Rectangle) => string) => {
-    const rectangle = chosen(result, selection.value, true);
-    void copyText(format(rectangle), `${counted(rectangle.rows.length, 'row')} copied`);
+  const arrange = (change: Partial<Arrangement>) => {
+    arrangement.value = { ...arrangement.value, ...change };
+    selection.value = START;
   };
-  const range = rangeOf(selection.value);
-  const isOne = range.top === range.bottom && range.left === range.right;
-  const what = isOne
-    ? counted(result.held, 'row')
-    : `${count(range.bottom - range.top + 1)} × ${count(range.right - range.left + 1)} cells`;
 
   return (
     <section class="result" aria-label="Result">
       <header class="result-bar">
         {lead}
-        <HeldRows result={result} />
+        <RowCount result={result} />
         {canChart && (
           <div class="segments" role="group" aria-label="Show the result as">
             {[false, true].map((isShown) => (
@@ -75,53 +76,55 @@ export function ResultView({ result, question, lead, settings, onSettings }: Res
           </div>
         )}
         <div class="result-actions">
-          {result.held > 0 && !isChart && (
-            <Menu
-              label="Copy"
-              items={[
-                { label: 'TSV, for a spreadsheet', run: () => copy((all) => toTsv(all, true)) },
-                { label: 'JSON', run: () => copy(toJsonText) },
-                { label: 'Markdown table', run: () => copy(toMarkdown) },
-              ]}
+          {canArrange && !isChart && (
+            <button
+              type="button"
+              class="button"
+              aria-expanded={hasFilter.value}
+              onClick={() => (hasFilter.value = !hasFilter.value)}
             >
-              <Icon name="copy" />
-              Copy <span class="wide-only">{what}</span>
-            </Menu>
+              <Icon name="search" />
+              Filter
+            </button>
           )}
+          {result.held > 0 && !isChart && <CopyMenu result={rows} selection={selection.value} />}
           {question !== null && isRepeatable(result) && <Download question={question} />}
         </div>
       </header>
-      <div class="result-rows">
-        {isChart ? (
+      {!isChart && (hasFilter.value || conditions.length > 0) && (
+        <ConditionBar
+          columns={result.columns}
+          conditions={conditions}
+          onChange={(changed) => arrange({ conditions: changed })}
+          faultOf={conditionFault}
+        />
+      )}
+      {!isChart && (sort !== null || conditions.length > 0) && <Arranged result={result} rows={rows} sort={sort} />}
+      {isChart ? (
+        <div class="result-rows">
           <ChartView
             result={result}
             kept={chart?.choice ?? null}
             onChoose={(choice) => onSettings({ chart: { choice, isShown: true } })}
           />
-        ) : (
-          <Grid
-            result={result}
-            selection={selection}
-            own={widths}
-            onResize={(own) => onSettings({ widths: own })}
-            onOpen={({ row, column }) => {
-              const described = result.columns[column];
-              const cell = result.cells(row)[column];
-              if (described !== undefined && cell !== undefined) shown.value = { column: described, cell };
-            }}
-            onCopy={() => toTsv(chosen(result, selection.value, false), !isOne)}
-          />
-        )}
-        {result.rowCount.value === 0 && result.isComplete.value && <p class="result-none quiet">No row matches.</p>}
-      </div>
-      <CellDialog shown={shown.value} onClose={() => (shown.value = null)} />
+        </div>
+      ) : (
+        <ResultRows
+          result={rows}
+          selection={selection}
+          own={widths}
+          onResize={(own) => onSettings({ widths: own })}
+          sort={sort}
+          onSort={canArrange ? ({ name }) => arrange({ sort: nextSort(sort, name) }) : undefined}
+        />
+      )}
     </section>
   );
 }
 
 const NO_WIDTHS: OwnWidths = new Map();
 
-function HeldRows({ result }: { result: Result }) {
+function RowCount({ result }: { result: Result }) {
   const rows = result.rowCount.value;
   const isReleased = result.isReleased.value;
   const isMore = !isReleased && rows > result.held;
@@ -151,60 +154,19 @@ function NoRows({ result }: { result: Result }) {
   );
 }
 
-/** @param orAll selects all held rows if the selection is a single cell */
-function chosen(result: Result, selection: Selection, orAll: boolean): Rectangle {
-  const range = rangeOf(selection);
-  const isAll = orAll && range.top === range.bottom && range.left === range.right;
-  const { top, bottom, left, right } = isAll
-    ? { top: 0, bottom: result.held - 1, left: 0, right: result.columns.length - 1 }
-    : range;
-  const rows = [];
-  for (let row = top; row <= Math.min(bottom, result.held - 1); row++) {
-    rows.push(result.cells(row).slice(left, right + 1));
-  }
-  return { columns: result.columns.slice(left, right + 1), rows };
+/** Says that the order and the choice are of the browser, and of how many rows. */
+function Arranged({ result, rows, sort }: { result: Result; rows: HeldRows; sort: Sort | null }) {
+  const isCut = result.isTruncated.value || result.rowCount.value > result.held;
+  return (
+    <p class="result-arranged quiet" role="status">
+      {counted(rows.held, 'row')} of the {count(result.held)} held here
+      {sort !== null && `, by ${sort.column}${sort.isDescending ? ', descending' : ''}`}
+      {isCut && '. The query returned more: sort and filter in SQL to see all of them'}
+      {!isCut && !result.isComplete.value && '. The statement ended before its last row'}.
+    </p>
+  );
 }
 
 /** A file needs a second run, which must only read. */
 const isRepeatable = (result: Result): boolean =>
   result.isComplete.value && /^(SELECT|SHOW|EXPLAIN|VALUES|TABLE|WITH|FETCH)/.test(result.type.value);
-
-function Download({ question }: { question: RunRequest }) {
-  const progress = useSignal<number | null>(null);
-  const abort = useMemo(() => ({ current: new AbortController() }), []);
-  const start = async (format: DownloadFormat) => {
-    abort.current = new AbortController();
-    progress.value = 0;
-    const signal = AbortSignal.any([abort.current.signal, currentSession().left]);
-    try {
-      await download(question, format, 'result', signal, (bytes) => (progress.value = bytes));
-      say('Downloaded');
-    } catch (error) {
-      const isOwn = signal.aborted || (error instanceof DOMException && error.name === 'AbortError');
-      if (!isOwn) say(`The download failed: ${error instanceof Error ? error.message : String(error)}`);
-    } finally {
-      progress.value = null;
-    }
-  };
-  if (progress.value !== null) {
-    return (
-      <button type="button" class="button" onClick={() => abort.current.abort()}>
-        <Icon name="stop" />
-        {size(progress.value)} · Stop
-      </button>
-    );
-  }
-  return (
-    <Menu
-      label="Download"
-      items={[
-        { label: 'CSV', hint: 'runs the query again', run: () => void start('csv') },
-        { label: 'NDJSON', hint: 'runs the query again', run: () => void start('ndjson') },
-        { label: 'Parquet', hint: 'runs the query twice', run: () => void start('parquet') },
-      ]}
-    >
-      <Icon name="download" />
-      Download all
-    </Menu>
-  );
-}

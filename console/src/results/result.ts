@@ -1,5 +1,5 @@
 /** The rows of a statement as they arrive. Holds rows up to a limit and counts the rest. */
-import { signal } from '@preact/signals';
+import { type ReadonlySignal, signal } from '@preact/signals';
 import type { Cell } from './cells.js';
 import { cellsOf } from '../../../src/import/json-records.js';
 
@@ -18,7 +18,16 @@ export const HELD_IN_ALL = 160 * 1024 * 1024;
 const holding = new Set<Result>();
 let heldInAll = 0;
 
-export class Result {
+/** Rows as a grid shows them. */
+export interface HeldRows {
+  readonly columns: readonly ResultColumn[];
+  readonly rowCount: ReadonlySignal<number>;
+  readonly isComplete: ReadonlySignal<boolean>;
+  readonly held: number;
+  cells(row: number): Cell[];
+}
+
+export class Result implements HeldRows {
   readonly columns: readonly ResultColumn[];
   /** Postgres's command tag; known after the statement has ended. */
   readonly type = signal('');
@@ -27,6 +36,8 @@ export class Result {
   /** Whether the service has left out rows beyond its limits. */
   readonly isTruncated = signal(false);
   readonly isComplete = signal(false);
+  /** Whether no more rows will arrive, even if the statement was stopped or failed. */
+  readonly isEnded = signal(false);
   /** Whether its rows were released. */
   readonly isReleased = signal(false);
   #lines: string[] = [];
@@ -61,11 +72,13 @@ export class Result {
     this.type.value = type;
     this.isTruncated.value = isTruncated;
     this.isComplete.value = true;
+    this.isEnded.value = true;
     this.rowCount.value = rowCount;
   }
 
   /** Call this if the statement ends early. Rows that have arrived stay. */
   breakOff(): void {
+    this.isEnded.value = true;
     this.rowCount.value = this.#seen;
   }
 

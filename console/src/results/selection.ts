@@ -1,4 +1,6 @@
 /** The cursor of a grid, and the selected rectangle from the cell where the selection began. */
+import type { Rectangle } from './copy.js';
+import type { HeldRows } from './result.js';
 
 export interface Position {
   readonly row: number;
@@ -28,8 +30,26 @@ export function rangeOf({ anchor, head }: Selection): Range {
   };
 }
 
+export function isOneCell(selection: Selection): boolean {
+  const { top, bottom, left, right } = rangeOf(selection);
+  return top === bottom && left === right;
+}
+
 export const isInside = ({ top, bottom, left, right }: Range, row: number, column: number): boolean =>
   top <= row && row <= bottom && left <= column && column <= right;
+
+/** @param orAll selects all held rows if the selection is a single cell */
+export function rectangleOf(result: HeldRows, selection: Selection, orAll: boolean): Rectangle {
+  const { top, bottom, left, right } =
+    orAll && isOneCell(selection)
+      ? { top: 0, bottom: result.held - 1, left: 0, right: result.columns.length - 1 }
+      : rangeOf(selection);
+  const rows = [];
+  for (let row = top; row <= Math.min(bottom, result.held - 1); row++) {
+    rows.push(result.cells(row).slice(left, right + 1));
+  }
+  return { columns: result.columns.slice(left, right + 1), rows };
+}
 
 export interface Extent {
   readonly rows: number;

@@ -33,7 +33,7 @@ export function CreateTableForm({ onClose }: { onClose: () => void }) {
       action="Create table"
       request={isWhole ? { method: 'POST', path: ['table'], body } : null}
       send={(isDryRun) => currentSession().client.createTable(body, isDryRun ? { dryRun: true } : {})}
-      onDone={() => goTo('tables', name.value)}
+      onDone={() => goTo('tables', name.value, 'columns')}
       onClose={onClose}
     >
       <NameField text={name} />

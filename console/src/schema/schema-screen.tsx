@@ -14,7 +14,7 @@ import { readLargest } from './table-details.js';
 import { TableTree } from './table-tree.js';
 import { TableView } from './table-view.js';
 
-export function SchemaScreen({ path: [name] }: ScreenProps) {
+export function SchemaScreen({ path: [name, part] }: ScreenProps) {
   const isCreating = useSignal(false);
   const table = name === undefined ? undefined : tableByName.value.get(name);
   useEffect(() => void readCatalog(), []);
@@ -47,7 +47,11 @@ export function SchemaScreen({ path: [name] }: ScreenProps) {
             All tables
           </a>
         )}
-        {table !== undefined ? <TableView key={name} table={table} /> : <NoTable name={name} onCreate={create} />}
+        {table !== undefined ? (
+          <TableView key={name} table={table} part={part} />
+        ) : (
+          <NoTable name={name} onCreate={create} />
+        )}
       </div>
       {isCreating.value && <CreateTableForm onClose={() => (isCreating.value = false)} />}
     </main>
@@ -96,7 +100,7 @@ function NoTable({ name, onCreate }: { name: string | undefined; onCreate: () =>
         {counted(all.length - views, 'table')}
         {views > 0 && `, ${counted(views, 'view')}`}
       </h1>
-      <p>About {count(rows)} rows. Choose a table to see its columns.</p>
+      <p>About {count(rows)} rows. Choose a table to see its rows and columns.</p>
       <Largest />
     </div>
   );

@@ -28,7 +28,7 @@ const KEYS: readonly (readonly [path: string, title: string, rows: readonly Row[
   ],
   [
     'sql',
-    'Results',
+    'Rows and results',
     [
       ['↑ ↓ ← →', 'Move from cell to cell'],
       ['Home End', 'First and last column'],
@@ -38,6 +38,7 @@ const KEYS: readonly (readonly [path: string, title: string, rows: readonly Row[
       [`${MOD} A`, 'Select all rows that are held'],
       [`${MOD} C`, 'Copy as TSV'],
       ['Enter', 'Show the whole value'],
+      ['o', 'Sort by the column: ascending, descending, as returned'],
       ['+ −', 'Make the column wider or narrower; 0 resets it'],
       ['↑ ↓ ← →', 'In a chart: from value to value'],
     ],

@@ -3,16 +3,18 @@ import './shell.css';
 import { useSignal } from '@preact/signals';
 import type { FunctionComponent } from 'preact';
 import { useEffect } from 'preact/hooks';
+import { isKept } from '../kept-tokens.js';
 import { Icon, IconButton } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
 import { Toast } from '../parts/announcements.js';
 import { linkTo, replaceRoute, route } from '../route.js';
 import { type ScreenEntry, type ScreenProps, usefulScreens } from '../screens.js';
-import { currentSession, leave, type Session } from '../session.js';
+import { currentSession, leave } from '../session.js';
 import { KeyMap, keyMapIsOpen, useShellKeys } from './key-map.js';
+import { ProjectMenu } from './project-menu.js';
 
 export function Shell() {
-  const { project, role } = currentSession();
+  const { project, token } = currentSession();
   const screens = usefulScreens();
   const [name, ...path] = route.value;
   const screen = screens.find((candidate) => candidate.path === name) ?? screens[0];
@@ -25,13 +27,7 @@ export function Shell() {
   return (
     <div class="shell">
       <header class="bar">
-        <span class="bar-project" title={whoseToken(currentSession())}>
-          <Icon name="database" />
-          <span class="bar-name">
-            {project?.name ?? 'admin'}
-            {role !== null && ` as ${role}`}
-          </span>
-        </span>
+        <ProjectMenu />
         <nav class="bar-nav" aria-label="Screens">
           {screens.map(({ path: target, label }) => (
             <a key={target} href={linkTo(target)} aria-current={target === screen?.path ? 'page' : undefined}>
@@ -50,7 +46,12 @@ export function Shell() {
             <Icon name="keyboard" />
           </button>
           <ThemeButton />
-          <IconButton icon="leave" label="Leave" title="Leave: forget the token" onClick={() => leave()} />
+          <IconButton
+            icon="leave"
+            label="Leave"
+            title={isKept(token) ? 'Leave: this browser keeps the token' : 'Leave: forget the token'}
+            onClick={() => leave()}
+          />
         </div>
       </header>
       {screen === undefined ? <NothingToShow /> : <Loaded key={screen.path} screen={screen} path={path} />}
@@ -58,11 +59,6 @@ export function Shell() {
       <Toast />
     </div>
   );
-}
-
-function whoseToken({ project, role }: Session): string {
-  if (project === null) return 'Admin token';
-  return role === null ? `Project ${project.name}` : `Project ${project.name}, as the role ${role}`;
 }
 
 function Loaded({ screen, path }: { screen: ScreenEntry } & ScreenProps) {

@@ -109,7 +109,12 @@ function ProjectQuery({ query }: { query: Query }) {
   };
   return (
     <li>
-      <button type="button" class="side-entry" title={sql} onClick={() => openTab(sql, title, chartOf(query))}>
+      <button
+        type="button"
+        class="side-entry"
+        title={sql}
+        onClick={() => openTab(sql, title, { chart: chartOf(query) })}
+      >
         <span class="side-text">{title}</span>
         <span class="side-fact quiet">
           by {by}, {ago(Date.parse(at))}
@@ -160,7 +165,7 @@ function InBrowser({ queries }: { queries: readonly SavedQuery[] }) {
       <ul class="side-list" aria-label="Queries in this browser">
         {queries.map(({ id, name, text, chart }) => (
           <li key={id}>
-            <button type="button" class="side-entry" title={text} onClick={() => openTab(text, name, chart)}>
+            <button type="button" class="side-entry" title={text} onClick={() => openTab(text, name, { chart })}>
               <span class="side-text">{name}</span>
             </button>
             <IconButton icon="trash" label={`Delete the saved query ${name}`} onClick={() => void forget(id)} />

@@ -11,3 +11,6 @@ export function nameOf(text: string, { kind, from, to }: Token): string {
 /** The name, quoted if necessary. */
 export const quoted = (name: string): string =>
   /^[a-z_][a-z0-9_]*$/.test(name) && !RESERVED_WORDS.has(name) ? name : `"${name.replaceAll('"', '""')}"`;
+
+/** A table of the project's schema, whatever the catalogs have of the same name. */
+export const quotedTable = (name: string): string => `data.${quoted(name)}`;

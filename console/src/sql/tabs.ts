@@ -89,8 +89,8 @@ function emptyTab(others: readonly Tab[]): Tab {
   return { id: newId(), title: `Query ${n}`, text: '', params: [], readOnly: true };
 }
 
-export function openTab(text = '', title?: string, chart?: ChartState): void {
-  const tab = { ...emptyTab(tabs.value), text, chart, ...(title === undefined ? {} : { title }) };
+export function openTab(text = '', title?: string, more: Partial<Pick<Tab, 'chart' | 'params'>> = {}): void {
+  const tab = { ...emptyTab(tabs.value), text, ...more, ...(title === undefined ? {} : { title }) };
   known.add(tab.id);
   tabs.value = [...tabs.value, tab];
   currentId.value = tab.id;

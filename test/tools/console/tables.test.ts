@@ -223,8 +223,8 @@ describe('names and comments that look like markup', () => {
     // The name is not one that the API can make, so there is no form that would fail.
     expect(await page.getByRole('button', { name: /Add column|Rename|Drop/ }).count()).toBe(0);
     expect(await axe()).toEqual([]);
-    await page.getByRole('button', { name: 'Query' }).click();
-    await page.getByText('LIMIT 100').waitFor();
+    await page.getByRole('button', { name: 'Open in SQL' }).click();
+    await page.getByText('LIMIT 500').waitFor();
     await page.getByRole('button', { name: `Close ${canary}` }).waitFor();
     await page.getByRole('treeitem').first().click();
     await write(`SELECT * FROM ${canary.slice(0, 1)}`);
@@ -273,6 +273,7 @@ describe('10,000 tables', () => {
     await page.getByRole('heading', { name: '120 tables' }).waitFor();
     await page.getByRole('searchbox').fill('wide_77');
     await page.getByRole('treeitem').click();
+    await page.getByRole('link', { name: 'Columns' }).click();
     await page.getByRole('rowheader', { name: 'c500', exact: true }).waitFor();
     expect(complaints).toEqual([]);
     await close();
