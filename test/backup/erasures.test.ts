@@ -32,14 +32,14 @@ const services = () => service.engine.backupServices(BY_ITSELF);
 let count = 0;
 const common = { programSearch: { folder: null, path: '' }, signal };
 
-async function saved(project: TestProject): Promise<string> {
+async function saved(project: TestProject, form: 'logical' | null = null): Promise<string> {
   const file = join(root, `backup-${++count}.cdp`);
   await backup(services(), {
     ...common,
     file,
     projectName: project.name,
     format: null,
-    form: null,
+    form,
     jobs: 1,
     progress: () => undefined,
   } as never);
@@ -77,6 +77,19 @@ it('is erased again from a backup before, and left alone in one after, also if t
 
   const second = await restored(after, project);
   expect(await numbersIn(second.copy)).toEqual(['1001', ...WITHOUT_ADA]);
+  expect(second.said.join('\n')).not.toMatch(/erase/i);
+});
+
+it('is erased again from a logical backup, too, which also knows what it contains', async () => {
+  const project = await withPeople(await service.project());
+  const before = await saved(project, 'logical');
+  await erased(project);
+  const after = await saved(project, 'logical');
+  const first = await restored(before, project);
+  expect(await numbersIn(first.copy)).toEqual(WITHOUT_ADA);
+  expect(first.said.join('\n')).toContain('1 erasure made after the backup applied, 4 rows erased again');
+  const second = await restored(after, project);
+  expect(await numbersIn(second.copy)).toEqual(WITHOUT_ADA);
   expect(second.said.join('\n')).not.toMatch(/erase/i);
 });
 
