@@ -32,7 +32,7 @@ const LONG = [
   'test/http/schema/{columns-protected,indexes,own-schemas}.test.ts',
   'test/http/sql/{sql-leaves-nothing,sql-limits,sql-stream-clients,sql-streams}.test.ts',
   'test/tenancy/{replicas,revoked-rights,servers}.test.ts',
-  'test/moves/{copy,copy-access,moves,moves-lock-lost,moves-stream,stream}.test.ts',
+  'test/moves/{copy,copy-access,erasures,moves,moves-lock-lost,moves-stream,stream}.test.ts',
 ];
 
 /**

@@ -272,7 +272,7 @@ export const SETTINGS = withNames({
   auditStatements: setting<AuditStatements>(
     'hash',
     oneOf('WHAT', ...AUDIT_STATEMENTS),
-    'Record SQL in the audit log as hash (SHA-256 only) or text (also the full text, including its values).',
+    'Record SQL in the audit log as hash (HMAC-SHA-256 only) or text (also the full text, including its values).',
   ),
   quarantineDays: setting(30, integer(1, 36_500), 'Keep records in the quarantine for this many days.'),
   auditDays: setting(90, integer(1, 36_500), 'Keep entries of the audit log for this many days.'),

@@ -1,6 +1,6 @@
 /** The screens: each has a folder and an entry here. */
 import type { FunctionComponent } from 'preact';
-import { isAdmin, hasScope, looksAtFeed, managesRoles, managesSchedules } from './session.js';
+import { isAdmin, hasScope, looksAtFeed, managesRoles, managesSchedules, seesPeople } from './session.js';
 
 export interface ScreenEntry {
   /** The first part of the fragment, such as `sql` in `#/sql`. */
@@ -64,6 +64,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     label: 'Schedules',
     isUseful: managesSchedules,
     load: async () => (await import('./schedules/schedules-screen.js')).SchedulesScreen,
+  },
+  {
+    path: 'people',
+    label: 'People',
+    isUseful: seesPeople,
+    load: async () => (await import('./subjects/people-screen.js')).PeopleScreen,
   },
   {
     path: 'roles',

@@ -38,6 +38,9 @@ export const looksAtFeed = (): boolean => hasScope('schema:read') && session.val
 /** Whether the token may manage what runs by itself: none that acts as a role may. */
 export const managesSchedules = (): boolean => hasScope('sql:write') && session.value?.role === null;
 
+/** Whether the token may see what there is about people: none that acts as a role may. */
+export const seesPeople = (): boolean => hasScope('schema:read') && session.value?.role === null;
+
 export const isAdmin = (): boolean => session.value !== null && session.value.project === null;
 
 /** The session, for screens that are only shown within one. */

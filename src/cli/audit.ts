@@ -100,12 +100,18 @@ function table(entries: readonly AuditEntry[]): string[] {
     entry.project ?? '-',
     actorIn(entry),
     entry.operation + (entry.count > 1 ? ` (${entry.count})` : ''),
-    entry.object ?? (entry.statement_sha256 === null ? '-' : `sha256:${entry.statement_sha256.slice(0, 12)}`),
+    entry.object ?? shownHash(entry.statement_sha256),
     String(entry.rows ?? '-'),
     entry.outcome,
     entry.address ?? '-',
   ]);
   return tableLines(['TIME', 'PROJECT', 'WHO', 'OPERATION', 'OBJECT', 'ROWS', 'OUTCOME', 'FROM'], lines);
+}
+
+/** `hmac:5f3f2b8e91c0`: its kind, and its beginning. */
+function shownHash(hash: string | null): string {
+  if (hash === null) return '-';
+  return (hash.startsWith('hmac:') ? hash : `sha256:${hash}`).replace(/(?<=:.{12}).*/, '');
 }
 
 /** `importer (5f3f2b8e)`: the name of the token, and the beginning of its id. */

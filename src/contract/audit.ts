@@ -44,7 +44,7 @@ export const AUDIT_MODES = ['all', 'changes', 'off'] as const;
 
 export type AuditMode = (typeof AUDIT_MODES)[number];
 
-/** What is recorded of a statement: only its SHA-256, or also its text. */
+/** What is recorded of a statement: only its keyed hash, or also its text. */
 export const AUDIT_STATEMENTS = ['hash', 'text'] as const;
 
 export type AuditStatements = (typeof AUDIT_STATEMENTS)[number];

@@ -194,12 +194,12 @@ async function openControl(
   signal?: AbortSignal,
 ): Promise<ProjectServices & { feeds: Feeds; credentials: Credentials }> {
   const { address, embedded, idleStopMs, secret, secretPrevious, waiting } = settings;
-  const audit = new Audit(new AuditRows(pool), settings);
   const moveRows = new MoveRows(new ControlPool(pool));
   // Roles of embedded servers have no passwords, so no setting is needed.
   const setting = new Credentials(embedded === null ? secret : '');
   const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
   const credentials = new Credentials(secret);
+  const audit = new Audit(new AuditRows(pool), settings, credentials.auditKey());
   const feeds = new Feeds(settings.diskReserveMib * MIB, settings.log);
   const prepare = async (control: ControlDatabase): Promise<Pick<ProjectServices, 'servers' | 'databaseSetup'>> => {
     feeds.control = control;

@@ -38,6 +38,11 @@ export class Credentials {
     return this.derive('fingerprint').toString('hex');
   }
 
+  /** The key of the hashes of statements in the audit log. */
+  auditKey(): Buffer {
+    return this.derive('audit');
+  }
+
   /**
    * Seals a text with AES-256-GCM.
    * @param place where it is kept: it opens only there

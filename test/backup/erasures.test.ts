@@ -2,10 +2,11 @@
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { setArchiving } from '../../src/backup/archiving.js';
 import { backup } from '../../src/backup/backup.js';
 import { saveLedger } from '../../src/backup/folder/ledger-files.js';
+import { findPrograms } from '../../src/backup/logical/client-programs.js';
 import { backupToFolder, copyArchives } from '../../src/backup/folder/write-folder.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import { restoreInPlace } from '../../src/backup/restore-in-place.js';
@@ -14,7 +15,8 @@ import { restoreInstallation } from '../../src/restore-installation.js';
 import { startService } from '../../src/service.js';
 import { makeFolder } from '../support/folder.js';
 import { BOB, erased, numbersIn, WITH_BOTH, WITHOUT_ADA, withPeople } from '../support/people.js';
-import { call, startOwnService, type TestProject, type TestService } from '../support/service.js';
+import { testServers } from '../support/postgres.js';
+import { call, startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 const root = makeFolder('cdp-erasures-');
 let service: TestService;
@@ -27,14 +29,22 @@ afterAll(async () => {
 });
 
 const signal = new AbortController().signal;
-const services = () => service.engine.backupServices(BY_ITSELF);
+const services = (of = service) => of.engine.backupServices(BY_ITSELF);
 
 let count = 0;
-const common = { programSearch: { folder: null, path: '' }, signal };
+const programSearch = { folder: null, path: '' };
+const common = { programSearch, signal };
 
-async function saved(project: TestProject): Promise<string> {
+/** Those whose pg_dump is on this machine. */
+const servers: ReturnType<typeof testServers> = [];
+for (const server of testServers()) {
+  const found = await findPrograms(programSearch, server.major).catch(() => null);
+  if (found !== null) servers.push(server);
+}
+
+async function saved(project: TestProject, of = service): Promise<string> {
   const file = join(root, `backup-${++count}.cdp`);
-  await backup(services(), {
+  await backup(services(of), {
     ...common,
     file,
     projectName: project.name,
@@ -52,12 +62,13 @@ async function restored(
   project: TestProject,
   more: Partial<RestoreOptions> = {},
   how = restore,
+  of = service,
 ): Promise<{ said: string[]; copy: TestProject }> {
   const said: string[] = [];
   const as = how === restoreInPlace ? null : `${project.name}-${++count}`;
   const options = { projectName: project.name, as, at: null, missing: false, placementRequest: {}, ...more };
-  await how(services(), { ...common, file, ...options, progress: (line) => void said.push(line) });
-  return { said, copy: await service.found(as ?? project.name) };
+  await how(services(of), { ...common, file, ...options, progress: (line) => void said.push(line) });
+  return { said, copy: await of.found(as ?? project.name) };
 }
 
 it('is erased again from a backup before, and left alone in one after, also if the person came back', async () => {
@@ -78,6 +89,26 @@ it('is erased again from a backup before, and left alone in one after, also if t
   const second = await restored(after, project);
   expect(await numbersIn(second.copy)).toEqual(['1001', ...WITHOUT_ADA]);
   expect(second.said.join('\n')).not.toMatch(/erase/i);
+});
+
+describe.each(servers)('in a database of Postgres $major', (server) => {
+  it('is erased again from a logical backup, too, which also knows what it contains', async () => {
+    const own = await startTestService({}, server);
+    try {
+      const project = await withPeople(await own.project());
+      const before = await saved(project, own);
+      await erased(project);
+      const after = await saved(project, own);
+      const first = await restored(before, project, {}, restore, own);
+      expect(await numbersIn(first.copy)).toEqual(WITHOUT_ADA);
+      expect(first.said.join('\n')).toContain('1 erasure made after the backup applied, 4 rows erased again');
+      const second = await restored(after, project, {}, restore, own);
+      expect(await numbersIn(second.copy)).toEqual(WITHOUT_ADA);
+      expect(second.said.join('\n')).not.toMatch(/erase/i);
+    } finally {
+      await own.close();
+    }
+  });
 });
 
 it('by every identifier that the links found, in tables that were renamed since, and after --replace for later backups, too', async () => {

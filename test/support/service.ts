@@ -18,7 +18,7 @@ import { makeFolder } from './folder.js';
 import { clearAway, connected, dropDatabase, embeddedServer, type TestServer } from './postgres.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';
 
-const SECRET = 'a secret for tests, of more than 32 characters';
+export const SECRET = 'a secret for tests, of more than 32 characters';
 
 export interface TestResponse<Body = Record<string, unknown>> {
   status: number;

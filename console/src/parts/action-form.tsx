@@ -1,6 +1,7 @@
 /** A dialog that changes something. It shows the request, also as a curl command, and the error if it is refused. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
+import { CdpError } from '../../../src/client/index.js';
 import { Alert, say } from './announcements.js';
 import { type ApiRequest, Curl, send } from './api-request.js';
 import { Dialog } from './dialog.js';
@@ -28,12 +29,12 @@ interface ActionFormProps<Result> {
 export function ActionForm<Result>(props: ActionFormProps<Result>) {
   const { title, action, keep = 'Cancel', done, request, isDangerous = false } = props;
   const { run, onClose, onDone, children } = props;
-  const error = useSignal('');
+  const error = useSignal<unknown>(null);
   const isBusy = useSignal(false);
   const submit = async (event: Event) => {
     event.preventDefault();
     if (request === null || isBusy.value) return;
-    error.value = '';
+    error.value = null;
     isBusy.value = true;
     try {
       const response = await (run === undefined ? send<Result>(request) : run());
@@ -41,7 +42,7 @@ export function ActionForm<Result>(props: ActionFormProps<Result>) {
       onDone(response);
       onClose();
     } catch (thrown) {
-      error.value = explain(thrown);
+      error.value = thrown;
       isBusy.value = false;
     }
   };
@@ -50,7 +51,7 @@ export function ActionForm<Result>(props: ActionFormProps<Result>) {
       <form class="dialog-form" onSubmit={(event) => void submit(event)} aria-busy={isBusy.value}>
         {children}
         {request !== null && <Curl request={request} />}
-        <Alert>{error.value}</Alert>
+        <Refused error={error.value} />
         <div class="dialog-actions">
           <button type="button" class="button" onClick={onClose}>
             {keep}
@@ -65,5 +66,23 @@ export function ActionForm<Result>(props: ActionFormProps<Result>) {
         </div>
       </form>
     </Dialog>
+  );
+}
+
+/** The error, and below it every other place that is wrong. */
+function Refused({ error }: { error: unknown }) {
+  if (error === null) return null;
+  const others = error instanceof CdpError ? error.errors.filter(({ message }) => message !== error.message) : [];
+  return (
+    <>
+      <Alert>{explain(error)}</Alert>
+      {others.length > 0 && (
+        <ul class="places">
+          {others.map(({ message }, i) => (
+            <li key={i}>{message}</li>
+          ))}
+        </ul>
+      )}
+    </>
   );
 }

@@ -38,6 +38,19 @@ export async function download(
     if (format === 'csv') return client.sqlCsv(text, params, options);
     return encoded(client.sqlLines(text, params, { ...options, numbers: 'raw' }));
   };
+  await saveFile(open, format, name, progress);
+}
+
+/**
+ * @param open is called once the user has chosen a file, where the browser asks for one
+ * @throws what `open` does, and nothing is saved; an AbortError if the user does not choose a file
+ */
+export async function saveFile(
+  open: () => AsyncIterable<Uint8Array>,
+  format: DownloadFormat,
+  name: string,
+  progress: (bytes: number) => void = () => {},
+): Promise<void> {
   const fileName = `${name}.${format}`;
   const { showSaveFilePicker } = globalThis as SaveFilePicker;
   if (showSaveFilePicker === undefined) {
@@ -68,7 +81,7 @@ async function* counted(
 
 const LINES_AT_ONCE = 2_000;
 
-async function* encoded(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array, void> {
+export async function* encoded(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array, void> {
   const encoder = new TextEncoder();
   let waiting: string[] = [];
   for await (const line of lines) {

@@ -48,7 +48,12 @@ export const AuditEntry = Type.Object({
   address: Type.Nullable(Type.String()),
   operation: Type.String(),
   object: Type.Nullable(Type.String({ description: 'A table, `table.column`, or the id of a token.' })),
-  statement_sha256: Type.Nullable(Type.String()),
+  statement_sha256: Type.Nullable(
+    Type.String({
+      description:
+        '`hmac:` and HMAC-SHA-256 of the statement under a key of the installation, in hexadecimal; in entries of earlier versions, plain SHA-256.',
+    }),
+  ),
   statement: Type.Nullable(Type.String({ description: 'Only if the setting `audit-statements` is `text`.' })),
   rows: Type.Nullable(Type.Integer()),
   outcome: Type.String({ description: '`ok`, an error code, or `client_gone`.' }),

@@ -243,7 +243,9 @@ export interface StillHeld {
 
 const Upkeep = Type.Object({
   steps: Type.Array(Type.Object({ step: Type.String(), ms: Type.Number(), problem: Type.Nullable(Type.String()) })),
-  second_look: Type.Integer({ description: 'Rows found afterwards: they came after the erasure.' }),
+  second_look: Type.Nullable(
+    Type.Integer({ description: 'Rows found afterwards: they came after the erasure. null: it could not look.' }),
+  ),
 });
 export type Upkeep = Static<typeof Upkeep>;
 

@@ -3,7 +3,7 @@
  * statement as the change. Entries of requests are written in groups, so that no request waits for them
  * (docs/decisions/0017-audit-log.md).
  */
-import { hash, randomInt } from 'node:crypto';
+import { createHmac, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type AuditMode,
@@ -91,6 +91,8 @@ export class Audit {
   constructor(
     private readonly table: AuditRows,
     private readonly settings: AuditSettings,
+    /** Of the installation: without it, nobody can tell a guessed statement by its hash. */
+    private readonly key: Buffer,
   ) {
     this.writer = new AuditWriter(table, settings.log, (count) =>
       this.entry(BY_ITSELF, { operation: 'audit.lost', outcome: 'internal', count }),
@@ -173,7 +175,7 @@ export class Audit {
       address: origin.address,
       operation: event.operation,
       object: printable(event.object),
-      statement_sha256: statement === null ? null : hash('sha256', statement, 'hex'),
+      statement_sha256: statement === null ? null : this.hashOf(statement),
       statement: statement === null || this.settings.auditStatements === 'hash' ? null : storable(statement),
       rows: event.rows ?? null,
       outcome: event.outcome,
@@ -181,6 +183,11 @@ export class Audit {
       duration_ms: startedAt === null ? null : roundedMs(performance.now() - startedAt),
       count: event.count ?? 1,
     };
+  }
+
+  /** Entries of earlier versions have the plain SHA-256, without `hmac:`. */
+  private hashOf(statement: string): string {
+    return `hmac:${createHmac('sha256', this.key).update(statement).digest('hex')}`;
   }
 
   private isFirst(entry: AuditRow): boolean {

@@ -5,42 +5,31 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { AuditOrigin } from '../../contract/audit.js';
 import { EngineError, isOutage, messageOf } from '../../contract/errors.js';
-import type { Erasure, ErasureOutcome, NotCovered, StillHeld } from '../../contract/wire/subjects.js';
+import { counted } from '../../contract/message-text.js';
+import type { Erasure, ErasureOutcome, NotCovered } from '../../contract/wire/subjects.js';
 import type { DatabaseAccess } from '../../db/database-access.js';
 import { Project } from '../../db/project.js';
 import { planCommit } from '../../db/transaction.js';
-import type { Log } from '../../log.js';
+import { reasonOf as tellable } from '../../moves/failure-reason.js';
 import { BEGIN, sql } from '../../pg/index.js';
 import { runPeriodically } from '../../tasks.js';
-import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { NOT_LOCKED, tryWithProjectLock } from '../../tenancy/control/project-lock.js';
 import type { ErasureRow } from '../../tenancy/control/subject-rows.js';
 import { serviceWork } from '../../tenancy/postgres-errors.js';
 import type { Feeds } from '../../feed/feeds.js';
-import type { Servers } from '../../tenancy/servers.js';
 import { declaredKind, homeOf, resolveNow } from './declaration.js';
 import { eraseSubject, SEE_EVERYTHING } from './erase-subject.js';
 import { type Bounds, findSubject, normalizeAsked, requireNotJoined, type Values } from './find-subject.js';
 import { ledgerOf, markErased, markOf } from './ledger.js';
 import type { AskedSubject } from './look-up.js';
-import { commitmentsOf, signReceipt } from './receipt.js';
-import type { SubjectKeys } from './subject-keys.js';
+import { commitmentsOf } from './receipt.js';
+import { certify, type CertifyServices } from './certify.js';
 import { cleanUp } from './upkeep.js';
 
-export interface ErasureServices {
-  readonly control: ControlDatabase;
-  readonly servers: Servers;
+export interface ErasureServices extends CertifyServices {
   readonly feeds: Feeds;
   readonly database: DatabaseAccess;
-  readonly keys: SubjectKeys;
-  readonly log: Log;
-  /** How long archived write-ahead log is kept. */
-  readonly archiveDays: number;
-  /** When the next backup into the folder of the setting is made; null: none is scheduled. */
-  readonly nextBackup: () => Date | null;
-  /** Writes the ledger into the backup folder of the setting, if there is one. */
-  readonly saveLedger: () => Promise<void>;
 }
 
 /** More rows are erased by a job, and not while a request waits. */
@@ -50,6 +39,9 @@ const SMALL_ROWS = 1_000;
 const JOB_MS = 3_600_000;
 
 const RESUME_EVERY_MS = 15_000;
+
+/** After a failure that nothing explains, the next attempt is after 15 s, the one after that 30 s later, and so on up to an hour. */
+const MOST_MS = 3_600_000;
 
 /** By then the request that began an erasure has ended. */
 const ABANDONED_S = 40;
@@ -85,6 +77,8 @@ export class Erasures {
   /** Those that this process has begun and may take up at once. */
   private readonly mine = new Set<string>();
   private hasResumed = false;
+  /** Those that failed for no known reason: how often, and when the next attempt is, by `performance.now()`. */
+  private readonly failing = new Map<string, { readonly times: number; readonly nextAt: number }>();
 
   constructor(private readonly services: ErasureServices) {}
 
@@ -178,13 +172,15 @@ export class Erasures {
 
   private resumeSoon(): void {
     void this.resume().catch((error: unknown) => {
-      // The next run repeats it.
       this.services.log.warn({ error: messageOf(error) }, 'erasures will go on later');
     });
   }
 
-  /** One at a time. */
-  private resume(): Promise<void> {
+  /**
+   * Takes up what has not ended and is due, one at a time.
+   * @throws the first failure that nothing explains; the other erasures have gone on
+   */
+  resume(): Promise<void> {
     // Whoever waits for the run before gets its failure.
     const next = this.running.catch(() => {}).then(() => this.resumeAll());
     this.running = next;
@@ -197,14 +193,23 @@ export class Erasures {
     const isFirst = !this.hasResumed && servers.defaultTenancy.files !== null;
     this.hasResumed = true;
     const rows = await control.subjects.unended([...this.mine], isFirst ? 0 : ABANDONED_S);
+    const failures: unknown[] = [];
     for (const row of rows) {
       if (this.stop.signal.aborted) return;
-      const done = await tryWithProjectLock(control.address, row.id, () => this.goOn(row));
-      if (done !== NOT_LOCKED && done) this.mine.delete(row.id);
+      if ((this.failing.get(row.id)?.nextAt ?? 0) > performance.now()) continue;
+      try {
+        const hasEnded = await tryWithProjectLock(control.address, row.id, () => this.goOn(row));
+        if (hasEnded === NOT_LOCKED) continue;
+        this.failing.delete(row.id);
+        if (hasEnded) this.mine.delete(row.id);
+      } catch (error) {
+        failures.push(error);
+      }
     }
+    if (failures.length > 0) throw failures[0];
   }
 
-  /** @returns whether it has ended */
+  /** @returns whether it has ended @throws a failure that nothing explains, naming the erasure */
   private async goOn(row: ErasureRow): Promise<boolean> {
     const { control } = this.services;
     const { signal } = this.stop;
@@ -212,7 +217,7 @@ export class Erasures {
       const of = await control.projects.find('id', row.projectId);
       if (of === null) {
         await control.subjects.setFailed(row.id, 'The project was deleted');
-        await control.subjects.setDone(row.id, { steps: [], second_look: 0 });
+        await control.subjects.setDone(row.id, { steps: [], second_look: null });
         return true;
       }
       const project = this.projectOf(of);
@@ -220,12 +225,28 @@ export class Erasures {
       await this.finish(await this.rowOf(row.projectId, row.id), project);
       return true;
     } catch (error) {
-      if (!isTemporary(error) && row.state === 'running') {
-        await control.subjects.setFailed(row.id, reasonOf(error));
+      const reason = reasonOf(error);
+      if (!isTemporary(error)) {
+        // Either it was not committed, and nothing is erased, or it was, and the space cannot be freed.
+        await control.subjects.setFailed(row.id, reason);
+        await control.subjects.setDone(row.id, {
+          steps: [{ step: 'upkeep', ms: 0, problem: reason }],
+          second_look: null,
+        });
         return true;
       }
-      await control.subjects.noteError(row.id, reasonOf(error));
-      return false;
+      if (error instanceof EngineError) {
+        await control.subjects.noteError(row.id, reason);
+        return false;
+      }
+      const { times } = this.failing.get(row.id) ?? { times: 0 };
+      const waitMs = Math.min(MOST_MS, RESUME_EVERY_MS * 2 ** times);
+      this.failing.set(row.id, { times: times + 1, nextAt: performance.now() + waitMs });
+      await control.subjects.noteError(
+        row.id,
+        `${reason}: tried ${counted(times + 1, 'time')}; the log of the service has more`,
+      );
+      throw new Error(`The erasure ${row.id}: ${tellable(error) ?? ''}`, { cause: error });
     }
   }
 
@@ -242,13 +263,14 @@ export class Erasures {
     const { control, keys } = this.services;
     const { id, kind } = row;
     const home = homeOf(project);
-    const declared = await declaredKind(this.services, project.id, kind);
-    const { values, bounds } = await this.sealedOf(id);
-    const ledgerKey = await keys.ledgerKey();
     const readMark = () => project.read({ connection: 'write', signal }, (db) => markOf(db, id));
     let mark = await readMark();
     const uncovered: NotCovered[][] = [];
+    // Once it is committed, neither the declaration nor the secret may stop it.
     if (mark === null) {
+      const declared = await declaredKind(this.services, project.id, kind);
+      const { values, bounds } = await this.sealedOf(id);
+      const ledgerKey = await keys.ledgerKey();
       await project.write({ signal, growth: 'none', timeoutMs, isIdempotent: true }, async (db) => {
         const resolved = await resolveNow(db, home, kind, declared, false);
         uncovered[0] = resolved.notCovered;
@@ -262,36 +284,27 @@ export class Erasures {
       mark = await readMark();
     }
     if (mark === null) throw new EngineError('outcome_unknown', 'The erasure is not in the database');
-    const [notCovered] =
-      uncovered.length > 0
-        ? uncovered
-        : [
-            (await project.read({ connection: 'write', signal }, (db) => resolveNow(db, home, kind, declared, true)))
-              .notCovered,
-          ];
-    const result = mark.result as ErasureOutcome;
-    const receipt = await signReceipt(keys, {
-      ...{ version: 1, issuer: control.instanceId, project: project.name, erasure: id, kind },
-      ...{ erased_at: mark.erasedAt, issued_at: new Date().toISOString(), commitments: row.commitments },
-      ...{ result, not_covered: notCovered ?? [], still_held: await this.stillHeld(project.row) },
-    });
-    await control.subjects.setErased(id, mark.erasedAt, result, receipt);
+    try {
+      await certify(this.services, row, project, mark, uncovered[0] ?? null, signal);
+    } catch (error) {
+      if (isTemporary(error)) throw error;
+      // Not as a refusal, which would mean that nothing was erased.
+      throw new Error(`It is erased, but has no receipt yet: ${messageOf(error)}`, { cause: error });
+    }
     // Idle sessions show their last statement.
     project.recheckRights();
-    await this.services.saveLedger().catch((error: unknown) => {
-      // The backup folder is written to again every few seconds.
-      this.services.log.warn({ error: messageOf(error) }, 'the ledger of erasures is not in the backup folder yet');
-    });
   }
 
   /** Frees the space, and looks again. */
   private async finish(row: ErasureRow, project: Project): Promise<void> {
     if (row.state !== 'cleaning') return;
     const { control } = this.services;
+    const { kind, deep, ledger } = row;
+    // The ledger has the declaration by which it was erased.
+    const declared = ledger?.declaration ?? (await declaredKind(this.services, project.id, kind)).declared;
     const { values } = await this.sealedOf(row.id);
-    const declared = await declaredKind(this.services, project.id, row.kind);
-    const options = { deep: row.deep, signal: this.stop.signal };
-    const upkeep = await cleanUp(this.services, project, { kind: row.kind, declared, values }, options);
+    const options = { deep, signal: this.stop.signal };
+    const upkeep = await cleanUp(this.services, project, { kind, declared, values }, options);
     await control.subjects.setDone(row.id, upkeep);
   }
 
@@ -313,38 +326,6 @@ export class Erasures {
     throw new EngineError('table_busy', `A prepared transaction may hold the person: ${names}. Nothing was erased`, {
       hint: 'End it with COMMIT PREPARED or ROLLBACK PREPARED.',
     });
-  }
-
-  /** What the service knows to hold the person still. */
-  private async stillHeld({ id, placement }: ProjectRow): Promise<StillHeld[]> {
-    const { control, servers, archiveDays, nextBackup } = this.services;
-    const held: StillHeld[] = [
-      {
-        what: 'bytes of deleted rows in the files and the write-ahead log of the database, until they are reused or an erasure with deep=true',
-        until: null,
-      },
-    ];
-    const savedAt = (await control.backups.savedAt()).get(id);
-    if (savedAt !== undefined) {
-      held.push({
-        what: `the backup of ${savedAt.toISOString()} in the backup folder, until the next one; what other tools made of the folder is theirs`,
-        until: nextBackup()?.toISOString() ?? null,
-      });
-    }
-    const { files } = servers.tenancyOf(placement);
-    if (files !== null && (await files.has(placement.server)) && (await files.archivesWal(placement.server))) {
-      const until = new Date();
-      until.setUTCDate(until.getUTCDate() + archiveDays);
-      held.push({
-        what: `archived write-ahead log, until it is ${archiveDays} days older than the newest`,
-        until: until.toISOString(),
-      });
-    }
-    held.push({
-      what: 'backup files that an operator made with cdp backup, and copies outside the service',
-      until: null,
-    });
-    return held;
   }
 }
 

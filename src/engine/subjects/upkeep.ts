@@ -2,17 +2,17 @@
 import { setImmediate } from 'node:timers/promises';
 import { messageOf } from '../../contract/errors.js';
 import { roundedMs } from '../../contract/wire/fields.js';
-import type { Declaration, SubjectKind, Upkeep } from '../../contract/wire/subjects.js';
+import type { SubjectKind, Upkeep } from '../../contract/wire/subjects.js';
 import type { Project } from '../../db/project.js';
 import type { TellsOf } from '../../feed/erase-from-log.js';
 import type { Feeds } from '../../feed/feeds.js';
 import { BEGIN, fixed, ident, type Session, sql, type Statement } from '../../pg/index.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { inDatabase } from '../../tenancy/tenancy.js';
-import { homeOf, resolveNow } from './declaration.js';
+import { homeOf } from './declaration.js';
 import { lookAgain, SEE_EVERYTHING } from './erase-subject.js';
 import type { Values } from './find-subject.js';
-import { type Subjects, type SubjectTable, tableName } from './subject-tables.js';
+import { readSubjectCatalog, resolveKind, type Subjects, type SubjectTable, tableName } from './subject-tables.js';
 import { Traces } from './traces.js';
 
 /** For one statement. */
@@ -20,11 +20,11 @@ const STEP_MS = 3_600_000;
 
 interface Erased {
   readonly kind: string;
-  readonly declared: { readonly declared: SubjectKind; readonly declaration: Declaration };
+  readonly declared: SubjectKind;
   readonly values: Values;
 }
 
-/** A step that fails is named, and the others go on. @throws EngineError if the database is not there */
+/** What no longer fits the declaration and a step that fails are named, and the others go on. @throws EngineError if the database is not there */
 export async function cleanUp(
   { servers, feeds }: { readonly servers: Servers; readonly feeds: Feeds },
   project: Project,
@@ -47,9 +47,10 @@ export async function cleanUp(
   const run = (statement: Statement): Promise<unknown> =>
     project.read({ connection: 'write', signal, timeoutMs: STEP_MS }, (db) => db.query(statement));
   const reading = { connection: 'write', signal, timeoutMs: STEP_MS } as const;
-  const subjects = await project.read({ ...reading, preamble: [BEGIN] }, async (db) =>
-    resolveNow(db, homeOf(project), kind, declared, true).then((resolved) => resolved.subjects),
+  const { subjects, problems } = await project.read({ ...reading, preamble: [BEGIN] }, async (db) =>
+    resolveKind(kind, declared, await readSubjectCatalog(db, homeOf(project))),
   );
+  for (const { table, problem } of problems) steps.push({ step: table, ms: 0, problem });
   for (const table of subjects.tables) {
     if (deep)
       await step(`VACUUM FULL ${table.shown} (ACCESS EXCLUSIVE lock)`, () =>

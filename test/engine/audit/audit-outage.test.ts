@@ -32,12 +32,16 @@ beforeEach(async () => {
   await pool.use((session) => migrate(session, 'cdp', readMigrations('control')));
   troubles = [];
   log = new AuditRows(pool);
-  audit = new Audit(log, {
-    audit: 'all',
-    auditStatements: 'text',
-    auditDays: 90,
-    log: { info: note, warn: note, error: note },
-  });
+  audit = new Audit(
+    log,
+    {
+      audit: 'all',
+      auditStatements: 'text',
+      auditDays: 90,
+      log: { info: note, warn: note, error: note },
+    },
+    Buffer.alloc(32),
+  );
 });
 
 afterEach(async () => {

@@ -1,13 +1,14 @@
 /** People in a project: declaring where they are, finding them, handing over, and erasing them. */
 import { createHmac } from 'node:crypto';
 import { compactVerify, createLocalJWKSet, decodeProtectedHeader, importJWK, type JWK } from 'jose';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { committedText } from '../../../src/contract/subjects.js';
 import type {
   Declaration,
   DeclaredTable,
   ErasureOutcome,
   ReceiptPayload,
+  Upkeep,
 } from '../../../src/contract/wire/subjects.js';
 import {
   ADA,
@@ -427,6 +428,57 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(after.map(({ page }) => page)).not.toContain('/a');
       // By the order of commits: whatever was committed before it is gone.
       expect(after.length).toBeLessThan(sent);
+    });
+
+    it('a service from an erasure that fails for no known reason: it waits longer and longer, says so, and ends', async () => {
+      const { erasures, control } = service.engine;
+      const project = await shop();
+      const token = await project.tokenWith('subjects:erase');
+      const ending = vi.spyOn(control.subjects, 'setDone').mockRejectedValue(new Error('odd'));
+      const real = performance.now.bind(performance);
+      const clock = vi.spyOn(performance, 'now');
+      try {
+        const { address } = (await erase(project)).body as { address: string };
+        const seen = async () => (await project.call('GET', address, { token })).body.erasure;
+        const tried = (times: string) => ({
+          state: 'cleaning',
+          error: `internal: tried ${times}; the log of the service has more`,
+        });
+        await expect.poll(seen).toMatchObject(tried('1 time'));
+        await erasures.resume();
+        expect(await seen()).toMatchObject(tried('1 time'));
+        clock.mockImplementation(() => real() + 16_000);
+        await expect(erasures.resume()).rejects.toThrow(/^The erasure [0-9a-f-]{36}: odd$/);
+        expect(await seen()).toMatchObject(tried('2 times'));
+        clock.mockImplementation(() => real() + 32_000);
+        await erasures.resume();
+        expect(await seen()).toMatchObject(tried('2 times'));
+        ending.mockRestore();
+        clock.mockImplementation(() => real() + 64_000);
+        await erasures.resume();
+        expect(await seen()).toMatchObject({ state: 'done', error: null });
+      } finally {
+        ending.mockRestore();
+        clock.mockRestore();
+      }
+    });
+
+    it('an erasure from changes of the tables and the declaration behind it: it ends, and names what it could not do', async () => {
+      const project = await shop();
+      const { subjects } = service.engine.control;
+      const setErased = subjects.setErased.bind(subjects);
+      const spy = vi.spyOn(subjects, 'setErased').mockImplementationOnce(async (...what) => {
+        await setErased(...what);
+        await project.rows('DROP TABLE events');
+        const tables = { orders: { columns: { customer: 'no' }, erase: { set: { customer: null } } } } as const;
+        await declare(project, { buyer: { identifiers: { no: {} }, tables } });
+      });
+      const done = await erased(project);
+      spy.mockRestore();
+      expect(done).toMatchObject({ state: 'done', upkeep: { second_look: 0 } });
+      const { steps } = done.upkeep as Upkeep;
+      expect(steps).toContainEqual({ step: 'events', ms: 0, problem: 'There is no table "events"' });
+      expect(steps.map(({ step }) => step)).toContain('VACUUM customers');
     });
 
     it('one project from another, also in what it tells of erasures', async () => {
