@@ -66,6 +66,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     load: async () => (await import('./schedules/schedules-screen.js')).SchedulesScreen,
   },
   {
+    path: 'segments',
+    label: 'Segments',
+    isUseful: managesSchedules,
+    load: async () => (await import('./segments/segments-screen.js')).SegmentsScreen,
+  },
+  {
     path: 'roles',
     label: 'Roles',
     isUseful: managesRoles,

@@ -23,9 +23,9 @@ interface Kind {
   readonly example: Schedule | Segment;
   readonly run: Pick<Operation, 'summary' | 'description'> & { readonly query?: Schema };
   /** @throws EngineError insufficient_scope */
-  projectOf(call: Call): Project;
-  of(engine: Engine): Schedules;
-  shown(row: ScheduleRow): Schedule | Segment;
+  readonly projectOf: (call: Call) => Project;
+  readonly of: (engine: Engine) => Schedules;
+  readonly shown: (row: ScheduleRow) => Schedule | Segment;
 }
 
 export const nameInPath = ({ request }: Call): string => (request.params as { name: string }).name;
