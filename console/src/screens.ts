@@ -90,6 +90,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     load: async () => (await import('./operate/servers-screen.js')).ServersScreen,
   },
   {
+    path: 'usage',
+    label: 'Usage',
+    isUseful: isAdmin,
+    load: async () => (await import('./operate/usage-screen.js')).UsageScreen,
+  },
+  {
     path: 'requests',
     label: 'Requests',
     isUseful: isAdmin,
