@@ -37,7 +37,7 @@ it('shows each project by day, sorted as the operator wants, and by month; and d
   const { page } = visitor;
   const now = new Date();
   const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1, 1)).toISOString().slice(0, 7);
-  await page.getByLabel('Month').selectOption(month);
+  await page.getByLabel(/^Month/).selectOption(month);
   await page.getByRole('button', { name: 'Apply' }).click();
   await expect.poll(() => rows().count()).toBe(4);
   expect(await faultsOfLooks(visitor, 'usage')).toEqual([]);
