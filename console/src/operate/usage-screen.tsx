@@ -110,15 +110,17 @@ const number = (title: string, of: (use: Use) => number | null, shown = count): 
 
 const rounded = (seconds: number): string => count(Math.round(seconds));
 
+const onWideScreens = (column: Column<Use>): Column<Use> => ({ ...column, class: 'is-number wide-only' });
+
 const NUMBERS: readonly Column<Use>[] = [
   number('Requests', (use) => use.requests),
-  number('Rows in', (use) => use.rows_in),
-  number('Rows out', (use) => use.rows_out),
-  number('Bytes in', (use) => use.bytes_in, size),
-  number('Bytes out', (use) => use.bytes_out, size),
-  number('Statements, s', (use) => use.statement_seconds, rounded),
+  onWideScreens(number('Rows in', (use) => use.rows_in)),
+  onWideScreens(number('Rows out', (use) => use.rows_out)),
+  onWideScreens(number('Bytes in', (use) => use.bytes_in, size)),
+  onWideScreens(number('Bytes out', (use) => use.bytes_out, size)),
+  onWideScreens(number('Statements, s', (use) => use.statement_seconds, rounded)),
   number('Stored', (use) => use.bytes_stored, size),
-  number('Server, s', (use) => use.server_seconds, rounded),
+  onWideScreens(number('Server, s', (use) => use.server_seconds, rounded)),
 ];
 
 const FIELDS = ['day', 'project', 'project_id', ...SUMS, 'bytes_stored'] as const;
