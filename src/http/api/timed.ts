@@ -11,7 +11,6 @@ import type { Segment } from '../../contract/wire/segments.js';
 import type { Project } from '../../db/project.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Schedules, shownSchedule } from '../../engine/schedules/schedules.js';
-import type { shownSegment } from '../../engine/segments/segments.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import type { Call } from '../route.js';
 import { type Operation, SQL_ERRORS, succeeds } from './operation.js';
@@ -25,7 +24,7 @@ interface Kind {
   /** @throws EngineError insufficient_scope */
   readonly projectOf: (call: Call) => Project;
   readonly of: (engine: Engine) => Schedules;
-  readonly shown: typeof shownSchedule | typeof shownSegment;
+  readonly shown: (row: Parameters<typeof shownSchedule>[0]) => Schedule | Segment;
 }
 
 export const nameInPath = ({ request }: Call): string => (request.params as { name: string }).name;
