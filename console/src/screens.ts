@@ -72,6 +72,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     load: async () => (await import('./subjects/people-screen.js')).PeopleScreen,
   },
   {
+    path: 'segments',
+    label: 'Segments',
+    isUseful: managesSchedules,
+    load: async () => (await import('./segments/segments-screen.js')).SegmentsScreen,
+  },
+  {
     path: 'roles',
     label: 'Roles',
     isUseful: managesRoles,
@@ -88,6 +94,12 @@ export const SCREENS: readonly ScreenEntry[] = [
     label: 'Servers',
     isUseful: isAdmin,
     load: async () => (await import('./operate/servers-screen.js')).ServersScreen,
+  },
+  {
+    path: 'usage',
+    label: 'Usage',
+    isUseful: isAdmin,
+    load: async () => (await import('./operate/usage-screen.js')).UsageScreen,
   },
   {
     path: 'requests',

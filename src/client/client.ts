@@ -1,9 +1,8 @@
 /** The API as methods that use its own names. */
 import type { ColumnType } from '../contract/column-types.js';
-import { NAME_PATTERN, SAVED_NAME_PATTERN } from '../contract/names.js';
 import type { Change, FeedBody, FeedResponse, FeedState } from '../contract/wire/changes.js';
 import type { EventSettings, EventSettingsBody, EventsResponse } from '../contract/wire/events.js';
-import type { QueriesResponse, Query, QueryBody, QueryResponse, RunQueryBody } from '../contract/wire/queries.js';
+import type { QueriesResponse, Query, QueryBody, QueryResponse } from '../contract/wire/queries.js';
 import type { QuarantinedRecord, QuarantineGroup } from '../contract/wire/quarantine.js';
 import type { OwnTokenResponse } from '../contract/wire/tokens.js';
 import type { Receipt, ReceiptsResponse, ReceiptsBody } from '../contract/wire/receipts.js';
@@ -56,7 +55,6 @@ import {
   type Snapshot,
   snapshotLines,
 } from './changes.js';
-import { CdpError } from './error.js';
 import {
   batchQuery,
   type BatchOptions,
@@ -80,6 +78,7 @@ import { RecordStream, type StreamedRecord, type StreamHooks } from './record-st
 import { deleteBatch, type DeleteOptions } from './delete.js';
 import { toJson } from './json.js';
 import { CALL_NAMES, type CallOptions, checkOptions, type Names, READ_NAMES, type ReadOptions } from './options.js';
+import { inPath, runQueryCall, type RunQueryOptions, savedCall } from './saved.js';
 import {
   type DropOptions,
   dropQuarantine,
@@ -115,6 +114,7 @@ import {
   subjectState,
 } from './subjects.js';
 import { type ApiCall, type ClientOptions, Transport } from './transport.js';
+import { Segments } from './segments.js';
 import { Webhooks } from './webhooks.js';
 
 /** The API accepts type names in any case; this type has the six names, so that an editor can list them. */
@@ -149,7 +149,7 @@ interface InsertStream<Item extends object> {
 }
 
 /**
- * A client for the project of its token. Every method rejects with a {@link CdpError}, or with a TypeError if a value
+ * A client for the project of its token. Every method rejects with a `CdpError`, or with a TypeError if a value
  * cannot be sent (an undefined parameter, a function).
  */
 export class CdpClient {
@@ -159,12 +159,15 @@ export class CdpClient {
   readonly sql: SqlTag = sqlTag((query) => this.query(query));
   /** Endpoints that get the changes of the project. */
   readonly webhooks: Webhooks;
+  /** Queries whose keys the project keeps as members. */
+  readonly segments: Segments;
   readonly #transport: Transport;
 
   /** @throws TypeError if the URL or another option is invalid, or the token is missing */
   constructor(options: ClientOptions) {
     this.#transport = new Transport(options);
     this.webhooks = new Webhooks(this.#transport);
+    this.segments = new Segments(this.#transport);
   }
 
   createTable(table: CreateTable, options?: CallOptions): Promise<wire.CreateTableResponse> {
@@ -305,6 +308,11 @@ export class CdpClient {
     return (await this.#saved<QueriesResponse>('GET', ['queries'], undefined, options)).queries;
   }
 
+  /** Reads a saved query; {@link query} runs SQL. */
+  async savedQuery(name: string, options?: ReadOptions): Promise<Query> {
+    return (await this.#saved<QueryResponse>('GET', ['queries', name], undefined, options)).query;
+  }
+
   /** Saves a query, or replaces it. */
   async saveQuery(name: string, query: QueryBody, options?: ReadOptions): Promise<Query> {
     return (await this.#saved<QueryResponse>('PUT', ['queries', name], query, options)).query;
@@ -314,10 +322,28 @@ export class CdpClient {
   async runQuery<Row = DefaultRow>(
     name: string,
     parameters: Readonly<Record<string, unknown>> = {},
-    { signal, dryRun, ...options }: Omit<RunQueryBody, 'parameters'> & CallOptions = {},
+    options?: RunQueryOptions,
   ): Promise<QueryResult<Row>> {
-    const calls = { ...(signal && { signal }), ...(dryRun && { dryRun }) };
-    return this.#saved('POST', ['queries', name, 'run'], { parameters, ...options }, calls);
+    return this.#transport.json(runQueryCall(name, parameters, options));
+  }
+
+  /** Returns the response of {@link runQuery} as JSON text, with all digits of its numbers. */
+  async runQueryJson(
+    name: string,
+    parameters: Readonly<Record<string, unknown>> = {},
+    options?: RunQueryOptions,
+  ): Promise<string> {
+    return this.#transport.text(runQueryCall(name, parameters, options));
+  }
+
+  /** Returns all rows of a saved query as {@link sqlCsv} does. */
+  async *runQueryCsv(
+    name: string,
+    parameters: Readonly<Record<string, unknown>> = {},
+    options?: RunQueryOptions,
+  ): AsyncGenerator<Uint8Array, void, void> {
+    const call = runQueryCall(name, parameters, options);
+    yield* readBytes(await this.#open(call, 'text/csv'), call.signal);
   }
 
   async deleteQuery(name: string, options?: ReadOptions): Promise<void> {
@@ -636,23 +662,13 @@ export class CdpClient {
     });
   }
 
-  /** What a project saves by name. Only what says what should be, not what should happen, is sent again after a failure. */
   #saved<Result>(
     method: ApiCall['method'],
-    [kind = '', name, action]: readonly string[],
+    path: readonly string[],
     body: object | undefined,
     options: CallOptions = {},
   ): Promise<Result> {
-    checkOptions(options, action === 'run' ? CALL_NAMES : READ_NAMES, `a call about ${kind}`);
-    const path = ['/api/cdp', kind, ...(name === undefined ? [] : [checked(name, SAVED_NAME_PATTERN)])];
-    if (action !== undefined) path.push(action);
-    return this.#transport.json<Result>({
-      method,
-      path: path.join('/') + (options.dryRun ? '?dry_run=true' : ''),
-      ...(body === undefined ? {} : { body: toJson(body) }),
-      idempotent: method === 'GET' || method === 'PUT',
-      signal: options.signal,
-    });
+    return this.#transport.json<Result>(savedCall(method, path, body, options));
   }
 
   async #schema<Result>(
@@ -678,12 +694,3 @@ export class CdpClient {
 }
 
 const dataPath = (table: string): string => `/api/cdp/data/${inPath(table)}`;
-
-const inPath = (name: string): string => checked(name, NAME_PATTERN);
-
-/** @throws CdpError invalid_name: `..` would lead to another path */
-function checked(name: string, pattern: string): string {
-  if (!new RegExp(pattern).test(name))
-    throw new CdpError('invalid_name', `${JSON.stringify(name)} does not match ${pattern}`);
-  return name;
-}

@@ -56,6 +56,8 @@ export type {
 } from '../contract/wire/subjects.js';
 export type { Impact } from '../contract/wire/dry-run.js';
 export type { ClientOptions } from './transport.js';
+export type { RunQueryOptions } from './saved.js';
+export type { Member, RunSegmentOptions, Segments } from './segments.js';
 export type { Webhooks, WebhookWithSecret } from './webhooks.js';
 export type { ColumnType } from '../contract/column-types.js';
 export type { ErrorCode, ErrorDetail, PostgresDetails } from '../contract/errors.js';
@@ -86,6 +88,7 @@ export type {
   ScheduleBody,
   ScheduleRun,
 } from '../contract/wire/schedules.js';
+export type { DetailedSegment, Segment, SegmentBody } from '../contract/wire/segments.js';
 export type { OwnTokenResponse } from '../contract/wire/tokens.js';
 export type {
   ChangeWebhookBody,

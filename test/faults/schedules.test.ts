@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { DetailedSchedule } from '../../src/contract/wire/schedules.js';
+import type { DetailedSegment } from '../../src/contract/wire/segments.js';
 import { endEverything, eventually, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';
 import { type ServerStage, serverStage } from './support/stage.js';
@@ -98,6 +99,26 @@ describe('an instance that runs a schedule', () => {
     one = await stage.start();
     expect(await endOf('stopped', 1)).toMatchObject({ outcome: 'ok', attempts: 1 });
     expect(await storedBy('stopped')).toBe(1);
+  }, 120_000);
+
+  it('is asked to stop in a forced run of a segment: it stays forced', async () => {
+    const { token } = stage;
+    const path = '/api/cdp/segments/forced';
+    const saveSegment = async (query: string) => {
+      const body = { sql: query, cron: '0 0 1 1 *', max_change: 10 };
+      expect((await call(one.url, 'PUT', path, { token, body })).status).toBe(200);
+    };
+    const segment = async () => (await call(one.url, 'GET', path, { token })).body.segment as DetailedSegment;
+    await saveSegment('SELECT 1 AS key');
+    expect((await call(one.url, 'POST', `${path}/run`, { token })).status).toBe(200);
+    await saveSegment('SELECT key FROM (VALUES (2), (3)) v(key), pg_sleep(3)');
+    const answer = call(one.url, 'POST', `${path}/run?force=true`, { token }).catch(() => null);
+    await eventually('it runs', async () => (await segment()).running);
+    expect((await one.end()).code).toBe(0);
+    await answer;
+    one = await stage.start();
+    await eventually('it ends', async () => !(await segment()).running);
+    expect((await segment()).runs).toMatchObject([{ outcome: 'ok', rows: 3 }, { outcome: 'ok' }]);
   }, 120_000);
 
   const KILLS = 6;

@@ -167,11 +167,24 @@ export class Draft {
     return this.uniqueIndexes.value.filter((columns) => columns.every((column) => taken.has(column)));
   });
 
+  /** The columns of the table that can hold fields for which there is no column. */
+  readonly collectors = computed(() => {
+    const taken = new Set(this.choices.value.flatMap(({ isTaken, column }) => (isTaken ? [column] : [])));
+    const columns = this.existing.value?.columns ?? [];
+    return columns.flatMap(({ name, type }) => (type === 'JSONB' && !taken.has(name) ? [name] : []));
+  });
+
   /** The user's choices, as far as they apply to the file. */
   readonly storing = computed((): StoreOptions => {
-    const { onConflict, resolution = 'merge', ...others } = this.wantedStoring.value;
+    const { onConflict, resolution = 'merge', unchanged, unknown, ...others } = this.wantedStoring.value;
     const key = this.keys.value.find((columns) => columns.join() === [onConflict].flat().join());
-    return key === undefined ? others : { ...others, onConflict: key, resolution };
+    const isKept = this.collectors.value.some((column) => unknown === `into:${column}`);
+    return {
+      ...others,
+      ...(isKept && unknown !== undefined && { unknown }),
+      ...(key !== undefined && { onConflict: key, resolution }),
+      ...(key !== undefined && resolution !== 'ignore' && unchanged !== undefined && { unchanged }),
+    };
   });
 
   /** The plan with the user's choices. */
@@ -179,7 +192,7 @@ export class Draft {
     const { plan } = this.planned.value as PlanResult;
     const mappings = this.mappings.map((mapping, i) => {
       const { isTaken, column, type } = this.choices.value[i] as FieldChoice;
-      if (!isTaken) return { field: mapping.field, column: null, type: null };
+      if (!isTaken) return this.isCollected(mapping.field) ? collected(mapping) : leftOut(mapping);
       const { epoch: _, ...others } = mapping;
       const requested = requestedType(type);
       const own = column === 'id' ? 'uuid' : this.typeOf(column);
@@ -193,6 +206,12 @@ export class Draft {
     return { ...plan, storing: this.storing.value, files: plan.files.map((file) => ({ ...file, mappings })) };
   }
 
+  /** Whether the service puts a field that is not imported into a column for such fields. */
+  private isCollected(field: string): boolean {
+    const isColumn = field === 'id' || this.typeOf(field) !== undefined;
+    return this.storing.value.unknown !== undefined && field !== '' && !isColumn;
+  }
+
   /** The first values of a field, as written in the file. */
   samplesOf(field: number): (string | null)[] {
     const name = this.mappings[field]?.field ?? '';
@@ -204,6 +223,10 @@ export class Draft {
     this.stopReading();
   }
 }
+
+const leftOut = ({ field }: FieldMapping): FieldMapping => ({ field, column: null, type: null });
+
+const collected = (mapping: FieldMapping): FieldMapping => ({ ...mapping, column: mapping.field, isUnknown: true });
 
 function choiceFor({ column, type }: FieldMapping, table: Table | undefined): FieldChoice {
   const isThere = column === 'id' || table?.columns.some(({ name }) => name === column);

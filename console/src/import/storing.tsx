@@ -1,4 +1,4 @@
-/** How to treat records whose key exists already, and records that the service refuses. */
+/** How to treat records whose key exists already, fields without a column, and records that the service refuses. */
 import type { StoreOptions } from '../../../src/client/index.js';
 import { SelectField } from '../parts/fields.js';
 import type { Draft } from './draft.js';
@@ -11,7 +11,9 @@ const RESOLUTIONS = [
 
 export function Storing({ draft }: { draft: Draft }) {
   const keys = draft.keys.value;
-  const { onConflict, resolution, onError } = draft.storing.value;
+  const { onConflict, resolution, unchanged, unknown, onError } = draft.storing.value;
+  const collectors = draft.collectors.value;
+  const hasOthers = draft.choices.value.some(({ isTaken }) => !isTaken);
   const change = (by: StoreOptions) => (draft.wantedStoring.value = { ...draft.wantedStoring.value, ...by });
   return (
     <div class="import-storing">
@@ -32,6 +34,34 @@ export function Storing({ draft }: { draft: Draft }) {
           value={resolution ?? 'merge'}
           items={RESOLUTIONS}
           onChange={(value) => change({ resolution: value as (typeof RESOLUTIONS)[number][0] })}
+        />
+      )}
+      {onConflict !== undefined && resolution !== 'ignore' && (
+        <SelectField
+          label="If it has all the values"
+          value={unchanged ?? ''}
+          items={[
+            ['', 'write it again'],
+            ['skip', 'leave it alone'],
+          ]}
+          onChange={(value) => {
+            const { unchanged: _, ...others } = draft.wantedStoring.value;
+            draft.wantedStoring.value = value === '' ? others : { ...others, unchanged: 'skip' };
+          }}
+        />
+      )}
+      {collectors.length > 0 && hasOthers && (
+        <SelectField
+          label="Fields that are not imported"
+          value={unknown ?? ''}
+          items={[
+            ['', 'are left out'],
+            ...collectors.map((column): [string, string] => [`into:${column}`, `go into the column ${column}`]),
+          ]}
+          onChange={(value) => {
+            const { unknown: _, ...others } = draft.wantedStoring.value;
+            draft.wantedStoring.value = value === '' ? others : { ...others, unknown: value as `into:${string}` };
+          }}
         />
       )}
       <SelectField

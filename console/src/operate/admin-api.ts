@@ -11,6 +11,7 @@ import type { NewTokenLimits } from '../../../src/contract/wire/token-limits.js'
 import type { TokensResponse } from '../../../src/contract/wire/tokens.js';
 import type { RunningRequestsResponse } from '../../../src/contract/wire/requests.js';
 import type { Server, ServersResponse } from '../../../src/contract/wire/servers.js';
+import type { UsageOfDay, UsageResponse } from '../../../src/contract/wire/usage.js';
 import type { ServerStatus } from '../../../src/contract/servers.js';
 import type { Verification } from '../../../src/contract/moves.js';
 import type { Scope } from '../../../src/contract/names.js';
@@ -35,6 +36,18 @@ export const listRequests = async (): Promise<RunningRequestsResponse['requests'
 
 export const readAudit = (filter: URLSearchParams): Promise<AuditResponse> =>
   send<AuditResponse>({ method: 'GET', path: `${ADMIN}/audit?${filter}` });
+
+/** All days of a month, such as `2026-11`. */
+export async function listUsage(month: string): Promise<UsageOfDay[]> {
+  const days: UsageOfDay[] = [];
+  for (let next: string | null = ''; next !== null;) {
+    const query = new URLSearchParams({ month, ...(next === '' ? {} : { after: next }) });
+    const page: UsageResponse = await send({ method: 'GET', path: `${ADMIN}/usage?${query}` });
+    days.push(...page.usage);
+    ({ next } = page);
+  }
+  return days;
+}
 
 interface OpenApi {
   readonly paths: Record<

@@ -1,4 +1,5 @@
 /** A list as a table, which scrolls if it is too wide. */
+import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 
 export interface Column<Row> {
@@ -12,6 +13,8 @@ export interface Column<Row> {
   readonly cells?: string | ((row: Row) => string);
   readonly hint?: (row: Row) => string;
   readonly cell: (row: Row) => ComponentChildren;
+  /** The list can be sorted by this. */
+  readonly order?: (row: Row) => number | string;
 }
 
 interface Action<Row> {
@@ -49,20 +52,35 @@ interface TableProps<Row> {
 export function Table<Row>(props: TableProps<Row>) {
   const { label, rows, keyOf, columns, classOf, class: look = 'list', frame = 'scroll' } = props;
   const header = columns.find(({ isHeader }) => isHeader) ?? columns[0];
+  const sorting = useSignal<Sorting | null>(null);
   return (
     <div class={frame} tabIndex={0} role="region" aria-label={label}>
       <table class={look}>
         <thead>
           <tr>
-            {columns.map(({ title, isTitleHidden, class: name }) => (
-              <th key={title} scope="col" class={name}>
-                {isTitleHidden ? <span class="sr-only">{title}</span> : title}
+            {columns.map(({ title, isTitleHidden, class: name, order }) => (
+              <th
+                key={title}
+                scope="col"
+                class={name}
+                aria-sort={sorting.value?.title === title ? sorting.value.direction : undefined}
+              >
+                {isTitleHidden ? (
+                  <span class="sr-only">{title}</span>
+                ) : order === undefined ? (
+                  title
+                ) : (
+                  <button type="button" class="link" onClick={() => (sorting.value = next(sorting.value, title))}>
+                    {title}
+                    {sorting.value?.title === title && ARROWS[sorting.value.direction]}
+                  </button>
+                )}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
-          {rows.map((row) => (
+          {sorted(rows, columns, sorting.value).map((row) => (
             <tr key={keyOf(row)} class={classOf?.(row)}>
               {columns.map((column) => {
                 const { title, class: name = '', cells = '', hint } = column;
@@ -80,4 +98,24 @@ export function Table<Row>(props: TableProps<Row>) {
       </table>
     </div>
   );
+}
+
+interface Sorting {
+  readonly title: string;
+  readonly direction: 'ascending' | 'descending';
+}
+
+const ARROWS = { ascending: ' \u2191', descending: ' \u2193' } as const;
+
+/** The largest first; then the smallest. */
+const next = (now: Sorting | null, title: string): Sorting => ({
+  title,
+  direction: now?.title === title && now.direction === 'descending' ? 'ascending' : 'descending',
+});
+
+function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], by: Sorting | null): readonly Row[] {
+  const order = columns.find(({ title }) => title === by?.title)?.order;
+  if (by === null || order === undefined) return rows;
+  const sign = by.direction === 'ascending' ? 1 : -1;
+  return rows.toSorted((a, b) => sign * (order(a) < order(b) ? -1 : order(a) > order(b) ? 1 : 0));
 }

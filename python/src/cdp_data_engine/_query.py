@@ -123,10 +123,10 @@ def query(
     response: Response = yield sql_request(
         sql, params, options, dry_run=dry_run, idempotency_key=idempotency_key
     )
-    return _result(response)
+    return result_of(response)
 
 
-def _result(response: Mapping[str, Any]) -> QueryResult:
+def result_of(response: Mapping[str, Any]) -> QueryResult:
     columns: List[Column] = response["columns"]
     return QueryResult(
         rows=convert_rows(response["rows"], converters(columns)),
@@ -135,6 +135,6 @@ def _result(response: Mapping[str, Any]) -> QueryResult:
         truncated=response["truncated"],
         type=response["type"],
         affected_rows=response.get("affected_rows"),
-        results=[_result(result) for result in response.get("results", ())],
+        results=[result_of(result) for result in response.get("results", ())],
         impact=response.get("impact"),
     )

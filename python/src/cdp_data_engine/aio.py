@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, AsyncIterator, Callable, Dict, Mapping, Optional, Sequence, Type, Union
 
-from . import _changes, _insert, _quarantine, _query, _schema, _subjects
+from . import _changes, _insert, _quarantine, _query, _saved, _schema, _subjects, _webhooks
 from . import _operations as ops
 from ._changes import SNAPSHOT_HEAD, AsyncSnapshot, Change, Snapshot
 from ._connections import Cancel
@@ -108,6 +108,35 @@ class AsyncCdpClient:
     find_subject = asynchronous(_subjects.find_subject)
     erase_subject = asynchronous(_subjects.erase_subject)
     erasure = asynchronous(_subjects.erasure)
+    queries = asynchronous(_saved.queries)
+    saved_query = asynchronous(_saved.saved_query)
+    save_query = asynchronous(_saved.save_query)
+    run_query = asynchronous(_saved.run_query)
+    delete_query = asynchronous(_saved.delete_query)
+    schedules = asynchronous(_saved.schedules)
+    schedule = asynchronous(_saved.schedule)
+    save_schedule = asynchronous(_saved.save_schedule)
+    run_schedule = asynchronous(_saved.run_schedule)
+    pause_schedule = asynchronous(_saved.pause_schedule)
+    resume_schedule = asynchronous(_saved.resume_schedule)
+    delete_schedule = asynchronous(_saved.delete_schedule)
+    segments = asynchronous(_saved.segments)
+    segment = asynchronous(_saved.segment)
+    save_segment = asynchronous(_saved.save_segment)
+    run_segment = asynchronous(_saved.run_segment)
+    segment_members = asynchronous(_saved.segment_members)
+    pause_segment = asynchronous(_saved.pause_segment)
+    resume_segment = asynchronous(_saved.resume_segment)
+    delete_segment = asynchronous(_saved.delete_segment)
+    webhooks = asynchronous(_webhooks.webhooks)
+    webhook = asynchronous(_webhooks.webhook)
+    create_webhook = asynchronous(_webhooks.create_webhook)
+    change_webhook = asynchronous(_webhooks.change_webhook)
+    rotate_webhook_secret = asynchronous(_webhooks.rotate_webhook_secret)
+    delete_webhook = asynchronous(_webhooks.delete_webhook)
+    test_webhook = asynchronous(_webhooks.test_webhook)
+    webhook_deliveries = asynchronous(_webhooks.webhook_deliveries)
+    replay_webhook = asynchronous(_webhooks.replay_webhook)
 
     async def insert(
         self,

@@ -6,7 +6,7 @@ import ssl
 from types import TracebackType
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Type, Union
 
-from . import _changes, _insert, _quarantine, _query, _schema, _subjects
+from . import _changes, _insert, _quarantine, _query, _saved, _schema, _subjects, _webhooks
 from . import _operations as ops
 from ._changes import SNAPSHOT_HEAD, Change, Snapshot
 from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions
@@ -103,6 +103,35 @@ class CdpClient:
     find_subject = sync(_subjects.find_subject)
     erase_subject = sync(_subjects.erase_subject)
     erasure = sync(_subjects.erasure)
+    queries = sync(_saved.queries)
+    saved_query = sync(_saved.saved_query)
+    save_query = sync(_saved.save_query)
+    run_query = sync(_saved.run_query)
+    delete_query = sync(_saved.delete_query)
+    schedules = sync(_saved.schedules)
+    schedule = sync(_saved.schedule)
+    save_schedule = sync(_saved.save_schedule)
+    run_schedule = sync(_saved.run_schedule)
+    pause_schedule = sync(_saved.pause_schedule)
+    resume_schedule = sync(_saved.resume_schedule)
+    delete_schedule = sync(_saved.delete_schedule)
+    segments = sync(_saved.segments)
+    segment = sync(_saved.segment)
+    save_segment = sync(_saved.save_segment)
+    run_segment = sync(_saved.run_segment)
+    segment_members = sync(_saved.segment_members)
+    pause_segment = sync(_saved.pause_segment)
+    resume_segment = sync(_saved.resume_segment)
+    delete_segment = sync(_saved.delete_segment)
+    webhooks = sync(_webhooks.webhooks)
+    webhook = sync(_webhooks.webhook)
+    create_webhook = sync(_webhooks.create_webhook)
+    change_webhook = sync(_webhooks.change_webhook)
+    rotate_webhook_secret = sync(_webhooks.rotate_webhook_secret)
+    delete_webhook = sync(_webhooks.delete_webhook)
+    test_webhook = sync(_webhooks.test_webhook)
+    webhook_deliveries = sync(_webhooks.webhook_deliveries)
+    replay_webhook = sync(_webhooks.replay_webhook)
 
     def insert(
         self,

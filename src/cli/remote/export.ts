@@ -24,31 +24,54 @@ const FORMATS = [...TEXT_FORMATS, 'parquet'] as const;
 
 type Format = (typeof FORMATS)[number];
 
-interface Options {
+/** How a file is written. */
+export interface FileOptions {
   output: string;
-  table?: string;
-  param?: unknown[];
   format?: Format;
-  numbers?: 'string' | 'raw';
-  withTypes?: true;
-  timeout: number;
   force?: boolean;
   json?: boolean;
 }
+
+interface RowOptions extends FileOptions {
+  param?: unknown[];
+  numbers?: 'string' | 'raw';
+  withTypes?: true;
+  timeout: number;
+}
+
+interface Options extends RowOptions {
+  table?: string;
+}
+
+const OUTPUT = [
+  '-o, --output <FILE>',
+  'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; .parquet; - for stdout',
+] as const;
+
+const formatOption = (): Option =>
+  new Option('--format <NAME>', 'Format (default: detected from the file name)').choices([...FORMATS]);
+
+const FORCE = ['--force', 'Overwrite the file if it exists'] as const;
+
+/** For a command that may also print what it would write. */
+export const fileOptions = (command: Command): Command =>
+  command
+    .option(...OUTPUT)
+    .addOption(formatOption())
+    .option(...FORCE);
 
 export function exportCommand(): Command {
   const start = new Command('export')
     .description('Write the rows of a query or a table to a file: CSV, NDJSON or JSON (optionally gzipped), or Parquet')
     .argument('[SQL]', 'The query');
-  const output = 'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; .parquet; - for stdout';
-  const command = needsOption(start, '-o, --output <FILE>', output)
+  const command = needsOption(start, ...OUTPUT)
     .option('--table <NAME>', 'Export this whole table instead of a query')
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
-    .addOption(new Option('--format <NAME>', 'Format (default: detected from the file name)').choices([...FORMATS]))
+    .addOption(formatOption())
     .addOption(numbersOption())
     .option('--with-types', 'Begin NDJSON with a line of names and types, for cdp import')
     .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
-    .option('--force', 'Overwrite the file if it exists')
+    .option(...FORCE)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (argument: string | undefined) => {
@@ -73,7 +96,7 @@ function sqlOf(sql: string | undefined, { table, output }: Options): string {
   return sql ?? `SELECT * FROM "${(table ?? '').replaceAll('"', '""')}"`;
 }
 
-function formatOf({ format, output }: Options): Format {
+function formatOf({ format, output }: FileOptions): Format {
   if (format === 'parquet' && isStdout(output) && process.stdout.isTTY)
     throw new UsageError('Parquet is not for a terminal', 'Name a file with -o');
   if (isStdout(output)) return format ?? 'csv';
@@ -85,7 +108,12 @@ function formatOf({ format, output }: Options): Format {
   return fileFormat;
 }
 
-async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<void> {
+export async function exportRows(
+  command: Command,
+  sql: string,
+  options: RowOptions,
+  signal: AbortSignal,
+): Promise<void> {
   const { output, param = [], numbers, withTypes: columns = false, timeout, json, force = false } = options;
   const format = formatOf(options);
   if (columns && format !== 'ndjson') throw new UsageError('--with-types is for NDJSON; Parquet always has types');
@@ -176,13 +204,13 @@ async function outputTo(output: string, overwrites: boolean, onFailure: () => vo
   };
 }
 
-type FileOptions = Exclude<Parameters<typeof createWriteStream>[1], string | undefined>;
+type StreamOptions = Exclude<Parameters<typeof createWriteStream>[1], string | undefined>;
 
 function write(
   chunks: Chunks,
   path: string,
   isGzipped: boolean,
-  options: FileOptions,
+  options: StreamOptions,
   onFailure: () => void,
 ): Promise<void> {
   const file = createWriteStream(path, options).once('error', onFailure);

@@ -33,7 +33,11 @@ export async function queryResults(
   params: readonly unknown[],
   options: AsText<QueryOptions>,
 ): Promise<Results> {
-  const text = await client.queryJson(sql, params, { ...options, row_mode: 'array' });
+  return resultsIn(await client.queryJson(sql, params, { ...options, row_mode: 'array' }));
+}
+
+/** @param text a response with rows as arrays */
+export function resultsIn(text: string): Results {
   const response = parseExactly(text) as QueryResult<unknown[]>;
   const all = (response.results ?? [response]) as readonly QueryResult<unknown[]>[];
   const results = all.map(({ rows, ...result }) => ({ ...result, rows: rows.map((row) => row.map(cell)) }));

@@ -135,7 +135,7 @@ export type DeleteScheduleResponse = Static<typeof DeleteScheduleResponse>;
 export const RunScheduleResponse = Type.Object({
   ...success,
   run: Type.Optional(ScheduleRun),
-  rows: Type.Optional(Type.Integer({ description: 'Of a dry run.' })),
+  rows: Type.Optional(Type.Integer({ description: 'Of a dry run; of a segment: its changes.' })),
   ...dryRunFields,
 });
 export type RunScheduleResponse = Static<typeof RunScheduleResponse>;

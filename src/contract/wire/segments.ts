@@ -1,7 +1,6 @@
 /** Segments on the wire: the keys that a query yields, kept as members of the segment (docs/segments.md). */
 import { LIMITS } from '../limits.js';
 import { STRICT, type Static, Type } from '../schema.js';
-import { dryRunFields } from './dry-run.js';
 import { success } from './fields.js';
 import { limits, SavedSql, scheduleFields, ScheduleRun, timing } from './schedules.js';
 
@@ -48,11 +47,3 @@ export type DeleteSegmentResponse = Static<typeof DeleteSegmentResponse>;
 export const RunSegmentQuery = Type.Object({
   force: Type.Optional(Type.Literal('true', { description: 'Also if it changes more than `max_change`.' })),
 });
-
-export const RunSegmentResponse = Type.Object({
-  ...success,
-  run: Type.Optional(ScheduleRun),
-  rows: Type.Optional(Type.Integer({ description: 'Changes, of a dry run.' })),
-  ...dryRunFields,
-});
-export type RunSegmentResponse = Static<typeof RunSegmentResponse>;

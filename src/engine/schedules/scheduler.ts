@@ -67,10 +67,16 @@ interface Ended {
 }
 
 /** What a run of a schedule executes. */
-export type SqlToRun = (schedule: ScheduleRow, project: Project, runId: string) => string;
+function sqlToRun({ kind, name, declaration }: ScheduleRow, { schema }: Project, runId: string): string {
+  const { sql: query, maxChange = null } = declaration;
+  return kind === 'schedule' ? query : segmentSql({ schema, segment: name, query, runId, maxChange });
+}
 
-const sqlToRun: SqlToRun = ({ kind, name, declaration: { sql, maxChange = null } }, { schema }, runId) =>
-  kind === 'schedule' ? sql : segmentSql({ schema, segment: name, query: sql, runId, maxChange });
+/** Whatever `max_change` says. */
+const unguarded = (schedule: ScheduleRow): ScheduleRow => ({
+  ...schedule,
+  declaration: { ...schedule.declaration, maxChange: null },
+});
 
 /** The reason to stop a run that others may go on with. */
 const STOPPING = new EngineError('overloaded', 'The service is stopping');
@@ -106,30 +112,29 @@ export class Scheduler {
 
   /**
    * Runs a schedule now, whatever its next time is, and waits for its end, but not for longer than {@link ANSWER_AFTER_MS}.
+   * @param isForced it may change any number of a segment's members
    * @throws EngineError request_in_flight if it runs; that of the run
    */
-  async runNow(schedule: ScheduleRow, sqlOf = sqlToRun): Promise<ScheduleRun> {
-    const claim = { runId: randomUUID(), by: this.id, due: null, nextAt: null, missed: 0 };
+  async runNow(schedule: ScheduleRow, isForced: boolean): Promise<ScheduleRun> {
+    const claim = { runId: randomUUID(), by: this.id, due: null, nextAt: null, missed: 0, isForced };
     const run = await this.services.control.schedules.claim(schedule, claim);
     if (run === null) {
       throw new EngineError('request_in_flight', 'The schedule runs now, and never twice at once', {
         hint: 'Its last run shows when it began.',
       });
     }
-    const ended = await Promise.race([this.begin(schedule, run, sqlOf), sleep(ANSWER_AFTER_MS, null, { ref: false })]);
+    const ended = await Promise.race([
+      this.begin(isForced ? unguarded(schedule) : schedule, run),
+      sleep(ANSWER_AFTER_MS, null, { ref: false }),
+    ]);
     if (ended?.error) throw ended.error;
     return shownRun(ended?.run ?? run);
   }
 
   /** Runs its SQL and rolls it back. @param project in a dry run @returns the rows @throws EngineError that of the run */
-  async dryRun(
-    schedule: ScheduleRow,
-    project: Project,
-    signal: AbortSignal,
-    sqlOf: SqlToRun = sqlToRun,
-  ): Promise<number> {
+  async dryRun(schedule: ScheduleRow, project: Project, isForced: boolean, signal: AbortSignal): Promise<number> {
     const { timeoutMs, role } = schedule.declaration;
-    const sql = sqlOf(schedule, project, randomUUID());
+    const sql = sqlToRun(isForced ? unguarded(schedule) : schedule, project, randomUUID());
     await requireRole(this.services.control, project, role);
     const request = { sql, params: [], readOnly: false, timeoutMs, signal };
     return countSql(this.services.sql, project.asRole(role), request);
@@ -162,21 +167,22 @@ export class Scheduler {
 
   private async takeOver(schedule: ScheduleRow, runId: string): Promise<void> {
     const run = await this.services.control.schedules.takeOver(schedule, runId, this.id);
-    if (run !== null) void this.begin(schedule, run);
+    const isForced = schedule.declaration.forcedRun === runId;
+    if (run !== null) void this.begin(isForced ? unguarded(schedule) : schedule, run);
   }
 
-  private begin(schedule: ScheduleRow, run: RunRow, sqlOf = sqlToRun): Promise<Ended> {
+  private begin(schedule: ScheduleRow, run: RunRow): Promise<Ended> {
     const stop = new AbortController();
-    const ended = this.finish(schedule, run, sqlOf, stop.signal).finally(() => this.runs.delete(run.id));
+    const ended = this.finish(schedule, run, stop.signal).finally(() => this.runs.delete(run.id));
     this.runs.set(run.id, { projectId: schedule.projectId, stop, ended });
     return ended;
   }
 
   /** Never rejects. */
-  private async finish(schedule: ScheduleRow, run: RunRow, sqlOf: SqlToRun, signal: AbortSignal): Promise<Ended> {
+  private async finish(schedule: ScheduleRow, run: RunRow, signal: AbortSignal): Promise<Ended> {
     const { audit, control, log } = this.services;
     const startedAt = performance.now();
-    const { end, error, project } = await this.work(schedule, run, sqlOf, signal);
+    const { end, error, project } = await this.work(schedule, run, signal);
     try {
       if (signal.reason === STOPPING && end.outcome !== 'ok') {
         await control.schedules.release(run.id, this.id);
@@ -201,7 +207,6 @@ export class Scheduler {
   private async work(
     schedule: ScheduleRow,
     run: RunRow,
-    sqlOf: SqlToRun,
     signal: AbortSignal,
   ): Promise<{ end: RunEnd; error: EngineError | null; project: ProjectRow | null }> {
     // Of the last attempt.
@@ -214,7 +219,7 @@ export class Scheduler {
       const rows = await this.withPatience(signal, async () => {
         project = await this.activeProject(schedule.projectId);
         collector = new WarningCollector();
-        return this.runSql(schedule, run, sqlOf, project, collector, signal);
+        return this.runSql(schedule, run, project, collector, signal);
       });
       return { end: { outcome: 'ok', error: null, rows, warnings: collector.all }, error: null, project };
     } catch (thrown) {
@@ -240,7 +245,6 @@ export class Scheduler {
   private async runSql(
     schedule: ScheduleRow,
     { id }: RunRow,
-    sqlOf: SqlToRun,
     row: ProjectRow,
     warnings: WarningCollector,
     signal: AbortSignal,
@@ -249,8 +253,9 @@ export class Scheduler {
     const { timeoutMs, role } = declaration;
     const project = this.services.admit(row, role);
     await requireRole(this.services.control, project, role);
-    const sql = sqlOf(schedule, project, id);
-    const key = idempotencyKey(id, `run of the ${schedule.kind} ${name}`, '', Buffer.from(sql), 1);
+    const sql = sqlToRun(schedule, project, id);
+    // The run is the same if its SQL was replaced since another instance began it.
+    const key = idempotencyKey(id, `run of the ${schedule.kind} ${name}`, '', Buffer.from(id), 1);
     const request = { sql, params: [], readOnly: false, timeoutMs, signal, warnings };
     try {
       return await countSql(this.services.sql, project, { ...request, key });

@@ -9,11 +9,10 @@ import type { ScheduleRow } from '../../tenancy/control/schedule-rows.js';
 import type { Audit } from '../audit/audit.js';
 import { mainKeyword } from '../parser/keywords.js';
 import type { Splitter } from '../parser/splitter.js';
-import type { SqlToRun } from '../schedules/scheduler.js';
 import { declarationOf, Schedules, shownSchedule } from '../schedules/schedules.js';
 import { countSql } from '../sql/count-sql.js';
 import { parsingRequestOf, type SqlServices } from '../sql/run-sql.js';
-import { segmentSql, withoutMembers } from './segment-sql.js';
+import { withoutMembers } from './segment-sql.js';
 
 interface SegmentServices {
   readonly control: ControlDatabase;
@@ -63,10 +62,6 @@ function upToSemicolon(text: string): string {
   for (const { kind, from } of tokensOf(text)) if (kind === 'sign' && text[from] === ';') return text.slice(0, from);
   return text;
 }
-
-/** Whatever `max_change` says. */
-export const forced: SqlToRun = ({ name, declaration: { sql } }, { schema }, runId) =>
-  segmentSql({ schema, segment: name, query: sql, runId, maxChange: null });
 
 export function shownSegment(row: ScheduleRow): Segment {
   const { role: _, ...schedule } = shownSchedule(row);

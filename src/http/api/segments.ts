@@ -1,20 +1,18 @@
 /** Segments: the keys that a query yields, kept as members in tables of the project (docs/segments.md). */
 import { LIMITS } from '../../contract/limits.js';
-import { counted } from '../../contract/message-text.js';
 import { SqlHeaders } from '../../contract/wire/replicas.js';
 import { SavedNameInPath } from '../../contract/wire/schedules.js';
 import * as wire from '../../contract/wire/segments.js';
 import { SqlResponse } from '../../contract/wire/sql.js';
 import type { Project } from '../../db/project.js';
 import { membersSql } from '../../engine/segments/segment-sql.js';
-import { forced, shownSegment } from '../../engine/segments/segments.js';
+import { shownSegment } from '../../engine/segments/segments.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import type { Call } from '../route.js';
 import { projectOfOwner } from './call-inputs.js';
 import { type Operation, SQL_ERRORS, succeeds } from './operation.js';
 import { answerSql } from './sql.js';
-
-const nameInPath = ({ request }: Call): string => (request.params as { name: string }).name;
+import { COMMON, nameInPath, timedOperations } from './timed.js';
 
 /** @throws EngineError insufficient_scope */
 const ownProject = (call: Call): Project => projectOfOwner(call, ', and segments are no matter of roles');
@@ -38,8 +36,6 @@ const EXAMPLE: wire.Segment = {
   updated_by: 'token ada',
   last_run: null,
 };
-
-const COMMON = { access: ['sql:write'], tag: 'sql', params: SavedNameInPath } as const;
 
 const SAVE_SEGMENT: Operation = {
   ...COMMON,
@@ -65,65 +61,23 @@ const SAVE_SEGMENT: Operation = {
   },
 };
 
-const LIST_SEGMENTS: Operation = {
-  method: 'GET',
-  url: '/api/cdp/segments',
-  access: ['sql:write'],
-  operationId: 'listSegments',
-  summary: 'List the segments, with the last run of each',
-  tag: 'sql',
-  audit: { operation: 'list_segments', isChange: false, isPolled: true },
-  slot: null,
-  success: succeeds(200, wire.SegmentsResponse, '1 segment', { segments: [EXAMPLE] }),
-  errors: [],
-  async handle(call) {
-    const segments = (await call.engine.segments.list(ownProject(call))).map(shownSegment);
-    return { body: { success: true, message: counted(segments.length, 'segment'), segments } };
+const { list, read, run, pause, resume } = timedOperations({
+  word: 'segment',
+  responses: {
+    one: wire.SegmentResponse,
+    all: wire.SegmentsResponse,
+    detailed: wire.DetailedSegmentResponse,
   },
-};
-
-const READ_SEGMENT: Operation = {
-  ...COMMON,
-  method: 'GET',
-  url: '/api/cdp/segments/:name',
-  operationId: 'readSegment',
-  summary: 'Show a segment with its last runs',
-  audit: { operation: 'read_segment', isChange: false, isPolled: true },
-  slot: null,
-  success: succeeds(200, wire.DetailedSegmentResponse, 'segment found', { segment: { ...EXAMPLE, runs: [] } }),
-  errors: ['not_found'],
-  async handle(call) {
-    const { schedule, runs } = await call.engine.segments.show(ownProject(call), nameInPath(call));
-    return { body: { success: true, message: 'segment found', segment: { ...shownSegment(schedule), runs } } };
+  example: EXAMPLE,
+  run: {
+    summary: 'Find the members of a segment now',
+    description: 'As a run of a schedule. `rows` of the run is the number of changes.',
+    query: wire.RunSegmentQuery,
   },
-};
-
-const RUN_SEGMENT: Operation = {
-  ...COMMON,
-  method: 'POST',
-  url: '/api/cdp/segments/:name/run',
-  operationId: 'runSegment',
-  summary: 'Find the members of a segment now',
-  description: 'As a run of a schedule. `rows` of the run is the number of changes.',
-  audit: { operation: 'start_segment', isChange: true },
-  hasDryRun: true,
-  slot: 'sql',
-  query: wire.RunSegmentQuery,
-  success: succeeds(200, wire.RunSegmentResponse, 'run ended', {}),
-  errors: ['not_found', 'request_in_flight', ...SQL_ERRORS],
-  async handle(call) {
-    const { engine, request, signal } = call;
-    const project = ownProject(call);
-    const segment = await engine.segments.find(project, nameInPath(call));
-    const sqlOf = (request.query as { force?: 'true' }).force === 'true' ? forced : undefined;
-    if (project.dryRun !== null) {
-      const rows = await engine.scheduler.dryRun(segment, project, signal, sqlOf);
-      return { body: { success: true, message: 'dry run', rows } };
-    }
-    const run = await engine.scheduler.runNow(segment, sqlOf);
-    return { body: { success: true, message: run.ended_at === null ? 'run started' : 'run ended', run } };
-  },
-};
+  projectOf: ownProject,
+  of: ({ segments }) => segments,
+  shown: shownSegment,
+});
 
 const READ_MEMBERS: Operation = {
   method: 'GET',
@@ -186,9 +140,11 @@ const DELETE_SEGMENT: Operation = {
 
 export const SEGMENTS: readonly Operation[] = [
   SAVE_SEGMENT,
-  LIST_SEGMENTS,
-  READ_SEGMENT,
-  RUN_SEGMENT,
+  list,
+  read,
+  run,
+  pause,
+  resume,
   READ_MEMBERS,
   DELETE_SEGMENT,
 ];

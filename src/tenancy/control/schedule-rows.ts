@@ -22,6 +22,8 @@ export interface Declaration {
   readonly missed: 'run_once' | 'skip';
   /** Of a segment: the most percent of its members that a run may change; null: any number. */
   readonly maxChange?: number | null;
+  /** The id of a run that may change any number: also if another instance goes on with it. */
+  readonly forcedRun?: string;
 }
 
 /** Which schedule it is. */
@@ -189,18 +191,20 @@ export class ScheduleRows {
   /**
    * Begins a run, unless another instance was faster.
    * @param due its time as {@link due} has it; null: somebody asks for the run, and the next time stays as it is
+   * @param isForced whatever `maxChange` says
    */
   async claim(
     key: ScheduleKey,
-    claim: { runId: string; by: string; due: string | null; nextAt: Date | null; missed: number },
+    claim: { runId: string; by: string; due: string | null; nextAt: Date | null; missed: number; isForced?: boolean },
   ): Promise<RunRow | null> {
-    const { runId, by, due, nextAt, missed } = claim;
+    const { runId, by, due, nextAt, missed, isForced = false } = claim;
     const isDue = due === null ? sql`true` : sql`next_at = ${due}::timestamptz`;
+    const forced = JSON.stringify(isForced ? { forcedRun: runId } : {});
     const next = nextAt === null ? sql`next_at` : sql`${nextAt.toISOString()}::timestamptz`;
     const [json] = await this.pool.row(
       sql`WITH claimed AS (
             UPDATE cdp.schedules SET run_id = ${runId}, claimed_by = ${by}, claimed_until = ${CLAIMED},
-              next_at = ${next}, missed = missed + ${missed}
+              next_at = ${next}, missed = missed + ${missed}, declaration = declaration || ${forced}::jsonb
             WHERE ${isKey(key)} AND run_id IS NULL AND ${isDue} RETURNING project_id, kind, name)
           INSERT INTO cdp.schedule_runs (id, project_id, kind, schedule, due_at, missed)
           SELECT ${runId}::uuid, project_id, kind, name, ${due}::timestamptz, ${missed} FROM claimed RETURNING ${RUN_JSON}`,

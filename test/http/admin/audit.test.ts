@@ -182,6 +182,8 @@ describe('works:', () => {
       { operation: 'list_segments', request: 'GET /api/cdp/segments' },
       { operation: 'read_segment', request: 'GET /api/cdp/segments/all', object: 'all' },
       { operation: 'start_segment', request: 'POST /api/cdp/segments/all/run', object: 'all' },
+      { operation: 'pause_segment', request: 'POST /api/cdp/segments/all/pause', object: 'all' },
+      { operation: 'resume_segment', request: 'POST /api/cdp/segments/all/resume', object: 'all' },
       { operation: 'read_members', request: 'GET /api/cdp/segments/all/members', object: 'all', rows: 1 },
       { operation: 'delete_segment', request: 'DELETE /api/cdp/segments/all', object: 'all' },
       { operation: 'drop_column', request: `DELETE ${schema}/swept/column/years`, object: 'swept.years' },

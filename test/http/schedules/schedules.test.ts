@@ -281,6 +281,19 @@ describe('protects', () => {
     expect(await countOf('slow')).toBe(0);
   });
 
+  it('another instance that goes on with a run finds what it has stored, though its SQL was replaced since', async () => {
+    await save('replaced', { sql: "INSERT INTO runs_of (name) VALUES ('replaced')" });
+    await project.call('POST', path('replaced', '/run'));
+    await save('replaced', { sql: "INSERT INTO runs_of (name) VALUES ('replaced'), ('replaced')" });
+    await inControl(
+      `WITH lost AS (UPDATE cdp.schedule_runs SET ended_at = NULL, outcome = NULL WHERE schedule = 'replaced' RETURNING id)
+       UPDATE cdp.schedules SET run_id = lost.id, claimed_by = gen_random_uuid(), claimed_until = now() FROM lost
+       WHERE name = 'replaced'`,
+    );
+    expect(await ended('replaced')).toMatchObject({ outcome: 'ok', rows: 1, attempts: 2 });
+    expect(await countOf('replaced')).toBe(1);
+  });
+
   it('it never runs twice at once', async () => {
     await save('long', { sql: `SELECT pg_sleep(600)`, timeout_ms: 3_600_000 });
     await makeDue('long');

@@ -67,6 +67,16 @@ describe('works', () => {
     expect((await project.call('GET', '/api/cdp/schedules')).body.schedules).toEqual([]);
   });
 
+  it('paused, it waits; resumed, it goes on', async () => {
+    await save('waiting');
+    const { body: paused } = await project.call('POST', path('waiting', '/pause'));
+    expect(paused).toMatchObject({ message: 'segment paused', segment: { paused: true, next_run_at: null } });
+    const { body: resumed } = await project.call('POST', path('waiting', '/resume'));
+    expect(resumed).toMatchObject({ message: 'segment resumed', segment: { paused: false, max_change: null } });
+    // No schedule has that name.
+    expectFailure(await project.call('POST', '/api/cdp/schedules/waiting/pause'), 404, 'not_found');
+  });
+
   it('at its time', async () => {
     await save('timely');
     await inControl(service, "UPDATE cdp.schedules SET next_at = now() WHERE name = 'timely'");

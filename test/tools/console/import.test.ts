@@ -349,6 +349,33 @@ describe('corrections by the user', () => {
   });
 });
 
+describe('rows that are there', () => {
+  it('are left alone if they are equal, and other fields go into a JSONB column', async () => {
+    await project.rows(
+      `CREATE TABLE kept (n int UNIQUE, name text, more jsonb);
+       INSERT INTO kept VALUES (1, 'Ada', '{"tel":1}'), (2, 'Joan', '{"tel":2}')`,
+    );
+    const writtenBy = async () => project.rows('SELECT n, xmin::text FROM kept WHERE n = 1');
+    const before = await writtenBy();
+    const visitor = await visitImport(await project.tokenWith('schema:read', 'data:write'));
+    const { page, complaints } = visitor;
+    await choose(page, await fileOf('kept.csv', 'n,name,tel\n1,Ada,1\n2,Jean,2\n3,Mary,3'));
+    await page.getByRole('combobox', { name: /^Key/ }).selectOption('n');
+    await page.getByLabel('If it has all the values').selectOption('leave it alone');
+    await page.getByLabel('Fields that are not imported').selectOption('go into the column more');
+    expect(await faultsOfLooks(visitor, 'import-kept')).toEqual([]);
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await project.rows('SELECT n, name, more FROM kept ORDER BY n')).toEqual([
+      { n: 1, name: 'Ada', more: { tel: 1 } },
+      { n: 2, name: 'Jean', more: { tel: 2 } },
+      { n: 3, name: 'Mary', more: { tel: 3 } },
+    ]);
+    expect(await writtenBy()).toEqual(before);
+    expect(complaints).toEqual([]);
+  });
+});
+
 describe('text typed while the file is read', () => {
   it('stays in the field', async () => {
     const { page } = await visitImport();
