@@ -21,7 +21,7 @@ export interface Found extends Omit<FindResponse, 'tables'> {
 /** @throws CdpError */
 export async function findPerson(who: SubjectBody): Promise<Found> {
   const { token, left } = currentSession();
-  const transport = new Transport({ url: location.origin, token, fetch: watchedFetch, maxRetries: 2 });
+  const transport = new Transport({ url: location.origin, token, fetch: watchedFetch(token), maxRetries: 2 });
   const response = await transport.open({
     method: 'POST',
     path: '/api/cdp/subjects/find',
