@@ -34,8 +34,7 @@ function Rows({ table, shape }: { table: Table; shape: Shape }) {
   const choice = JSON.stringify([sort, conditions]);
   const query = useMemo((): RowsQuery => {
     const columns = table.columns.filter(({ name }) => shape.readable.has(name));
-    const isAll = columns.length === table.columns.length;
-    return { table: table.name, columns, isAll, key: keyOf(shape), conditions, sort };
+    return { table: table.name, columns, isAll: shape.isWhole, key: keyOf(shape), conditions, sort };
   }, [table, shape, choice]);
   const missing = useMemo(() => missingFor(query, shape), [query, shape]);
   /** Where each page up to the one that is shown begins. */

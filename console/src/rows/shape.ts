@@ -16,6 +16,8 @@ interface Index {
 
 export interface Shape {
   readonly readable: ReadonlySet<string>;
+  /** Whether that is every column: others are not even listed. */
+  readonly isWhole: boolean;
   readonly indexes: readonly Index[];
 }
 
@@ -30,20 +32,23 @@ const SHAPE = `SELECT
       LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
       WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL AND k.n <= i.indnkeyatts
       GROUP BY i.indexrelid, m.amname, i.indisprimary, i.indisunique, i.indimmediate
-      ORDER BY i.indisprimary DESC, count(*), i.indexrelid) AS of_table)
+      ORDER BY i.indisprimary DESC, count(*), i.indexrelid) AS of_table),
+    has_table_privilege(c.oid, 'SELECT')
   FROM pg_class c WHERE c.relnamespace = 'data'::regnamespace AND c.relname = $1`;
 
 type Row = [
   readable: string[],
   indexes: [method: string, columns: (string | null)[], isKey: boolean, isPrimary: boolean][],
+  isWhole: boolean,
 ];
 
 /** @throws CdpError */
 export async function readShape(table: string): Promise<Shape> {
   const { rows } = await currentSession().client.query<Row>(SHAPE, [table], { read_only: true, row_mode: 'array' });
-  const [readable, indexes] = rows[0] ?? [[], []];
+  const [readable, indexes, isWhole] = rows[0] ?? [[], [], false];
   return {
     readable: new Set(readable),
+    isWhole,
     indexes: indexes.map(([method, columns, isKey, isPrimary]) => ({ method, columns, isKey, isPrimary })),
   };
 }

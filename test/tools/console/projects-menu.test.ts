@@ -5,7 +5,7 @@ import { BY_ITSELF } from '../../../src/contract/audit.js';
 import { DEFAULT_SCOPES } from '../../../src/contract/names.js';
 import { byName, launchBrowser, openPage } from '../../support/browser.js';
 import { enter, faultsOfLooks, visit } from '../../support/console.js';
-import { startTestService, type TestProject, type TestService } from '../../support/service.js';
+import { call, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let browser: Browser;
@@ -46,6 +46,7 @@ it('keeps tokens in the browser only on request, says what that means, switches 
   expect(await local(page)).not.toContain(analyst.token);
   await menu(page, 'warehouse').focus();
   await page.keyboard.press('Enter');
+  await expect.poll(() => page.evaluate("document.activeElement.getAttribute('role')")).toBe('menuitem');
   await page.keyboard.press('End');
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog', { name: 'Tokens in this browser' });
@@ -67,19 +68,14 @@ it('keeps tokens in the browser only on request, says what that means, switches 
 
   // A token that has become invalid is removed, and the session stays.
   await service.engine.tokens.revoke(analyst.details.id, {}, BY_ITSELF);
-  await expect
-    .poll(async () => {
-      if (!(await local(page)).includes(analyst.token)) return true;
-      await menu(page, 'shop').click();
-      await item(page, /^warehouse/).click();
-      await page
-        .getByRole('banner')
-        .getByRole('button', { name: /^(shop|warehouse)$/ })
-        .waitFor();
-      return false;
-    })
-    .toBe(true);
+  const isRefused = async () =>
+    (await call(service.url, 'GET', '/api/cdp/token', { token: analyst.token })).status === 401;
+  await expect.poll(isRefused).toBe(true);
+  await menu(page, 'shop').click();
+  await item(page, /^warehouse/).click();
   await page.getByText('was removed from this browser').waitFor();
+  expect(await local(page)).not.toContain(analyst.token);
+  await menu(page, 'shop').waitFor();
 
   // Kept tokens are offered at the log-in, until all are forgotten.
   await page.getByRole('button', { name: 'Leave' }).click();
