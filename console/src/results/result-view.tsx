@@ -16,7 +16,7 @@ import { CopyMenu } from './copy-menu.js';
 import { Download } from './download-menu.js';
 import { ResultRows } from './result-rows.js';
 import type { HeldRows, Result } from './result.js';
-import { type Selection, START } from './selection.js';
+import { type Selection, START, topOf } from './selection.js';
 
 /** A tab's settings for its results. */
 export interface ResultSettings {
@@ -53,7 +53,7 @@ export function ResultView({ result, question, lead, settings, onSettings }: Res
 
   const arrange = (change: Partial<Arrangement>) => {
     arrangement.value = { ...arrangement.value, ...change };
-    selection.value = START;
+    selection.value = topOf(selection.value);
   };
 
   return (

@@ -21,6 +21,12 @@ export interface Range {
 
 export const START: Selection = { anchor: { row: 0, column: 0 }, head: { row: 0, column: 0 } };
 
+/** The first row, in the column of the cursor: sorting by it again is one more key. */
+export const topOf = ({ head: { column } }: Selection): Selection => ({
+  anchor: { row: 0, column },
+  head: { row: 0, column },
+});
+
 export function rangeOf({ anchor, head }: Selection): Range {
   return {
     top: Math.min(anchor.row, head.row),

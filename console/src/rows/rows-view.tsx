@@ -13,7 +13,7 @@ import { nextSort } from '../results/conditions.js';
 import { CopyMenu } from '../results/copy-menu.js';
 import { Download } from '../results/download-menu.js';
 import { ResultRows } from '../results/result-rows.js';
-import { type Selection, START } from '../results/selection.js';
+import { type Selection, START, topOf } from '../results/selection.js';
 import { goTo, linkToQuery, routeQuery } from '../route.js';
 import { currentSession } from '../session.js';
 import { loadTabs, openTab } from '../sql/tabs.js';
@@ -47,10 +47,10 @@ function Rows({ table, shape }: { table: Table; shape: Shape }) {
 
   const turn = (next: readonly (Cursor | null)[]) => {
     turned.value = { choice, starts: next };
-    selection.value = START;
+    selection.value = topOf(selection.value);
   };
   const choose = (change: Partial<Choice>) => {
-    selection.value = START;
+    selection.value = topOf(selection.value);
     location.hash = withChoice(table.name, { sort, conditions, ...change });
   };
   const isLarge = (table.approximate_rows ?? 0) >= LARGE;
