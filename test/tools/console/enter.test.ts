@@ -131,12 +131,12 @@ it('the token is in no line of the service log, even at the most verbose level',
 
 describe('a token with one scope', () => {
   const SCREENS: Record<(typeof SCOPES)[number], string[]> = {
-    'schema:read': ['Tables', 'Changes', 'Webhooks'],
+    'schema:read': ['Tables', 'Changes', 'Webhooks', 'People'],
     'schema:write': ['Tables', 'Events', 'Changes', 'Roles'],
     'data:append': [],
     'data:write': [],
     'sql:read': ['SQL', 'Quarantine', 'Changes'],
-    'sql:write': ['SQL', 'Changes', 'Schedules'],
+    'sql:write': ['SQL', 'Changes', 'Schedules', 'Segments'],
     'queries:run': [],
     'subjects:erase': [],
   };
