@@ -235,8 +235,8 @@ async function latency() {
 async function backlog(folder) {
   const program = await recvlogical();
   const { host, port, user } = superuser;
-  const login = ['-h', host, '-p', String(port), '-U', user, '-d', 'project', '--slot', 'bench'];
-  execFileSync(program, [...login, '--create-slot', '--plugin=pgoutput']);
+  const login = ['-h', host, '-p', String(port), '-U', user, '-d', 'project', '--slot'];
+  execFileSync(program, [...login, 'bench', '--create-slot', '--plugin=pgoutput']);
   const start = await now();
   const before = service.cpu;
   const fill = `INSERT INTO data.customers (n, email, name, score, active, signed_up, profile)
@@ -252,12 +252,27 @@ async function backlog(folder) {
   const costs = [];
   for (let round = 0; round < rounds; round++) {
     const file = join(folder, 'changes');
+    // It confirms what it reads, so each round has a slot of its own.
+    await client.query("SELECT pg_copy_logical_replication_slot('bench', 'round')");
     const began = performance.now();
     const options = ['-o', 'proto_version=1', '-o', 'publication_names=cdp_feed,cdp_feed_inserts'];
-    // Without confirming, so that the next round reads the same.
-    const receive = [...login, '--start', '--endpos', rows[0].lsn, '-f', file, '--no-loop', '-F', '0', '-s', '0'];
+    const receive = [
+      ...login,
+      'round',
+      '--start',
+      '--endpos',
+      rows[0].lsn,
+      '-f',
+      file,
+      '--no-loop',
+      '-F',
+      '0',
+      '-s',
+      '0',
+    ];
     await promisify(execFile)(program, [...receive, ...options]);
     const direct = (performance.now() - began) / 1_000;
+    await client.query("SELECT pg_drop_replication_slot('round')");
     const { count, took, cpu } = await readAll(start);
     if (count !== changes) throw new Error(`${count} changes instead of ${changes}`);
     ratios.push(direct / took);

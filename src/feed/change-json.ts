@@ -47,9 +47,13 @@ interface Table {
   readonly hasKey: boolean;
 }
 
+const NONE: readonly number[] = [];
+
 export class ChangeEncoder {
   /** The transaction of {@link seen} in which the reading is. */
   private passing: number | null = null;
+  /** The end of each change of a transaction. */
+  private ending: { readonly of: LogState['begin']; readonly text: string } = { of: null, text: '' };
   private readonly tables = new Map<Relation, { readonly keys: unknown; readonly table: Table | null }>();
 
   constructor(
@@ -123,11 +127,26 @@ export class ChangeEncoder {
     place: Place,
     { begin, xid }: LogState,
   ): EncodedChange {
-    const cursor = cursorText({ epoch: this.epoch, ...place, seen: [...this.seen] });
-    const time = timeText(begin?.committedAt ?? 0n);
-    const json =
-      `{"cursor":"${cursor}","op":"${operation}","table":${JSON.stringify(table)},${body},` +
-      `"committed_at":"${time}","transaction":"${xid}"}`;
+    if (this.ending.of !== begin)
+      this.ending = {
+        of: begin,
+        text: `"committed_at":"${timeText(begin?.committedAt ?? 0n)}","transaction":"${xid}"}`,
+      };
+    const seen = this.seen.size === 0 ? NONE : [...this.seen];
+    const cursor = cursorText({ epoch: this.epoch, lsn: place.lsn, index: place.index, seen });
+    // Joined into one flat text: one of many pieces takes the garbage collector longer than everything else here.
+    const json = [
+      '{"cursor":"',
+      cursor,
+      '","op":"',
+      operation,
+      '","table":',
+      JSON.stringify(table),
+      ',',
+      body,
+      ',',
+      this.ending.text,
+    ].join('');
     return { place, cursor, operation, table, json };
   }
 

@@ -141,8 +141,10 @@ export class Collector implements ReplicationReader {
     this.wantsReply ||= wantsReply;
   }
 
-  readEnded(): Promise<void> {
+  readEnded(): Promise<void> | undefined {
     this.isInBatch = false;
+    // The server sends each change by itself; a part of a transaction is of no use to anybody yet.
+    if (this.isInTransaction && !this.log.isWorthWriting && !this.wantsReply) return undefined;
     this.writing = this.store().finally(() => (this.writing = null));
     return this.writing;
   }

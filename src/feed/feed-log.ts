@@ -40,6 +40,8 @@ export interface Retention {
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
+/** A part of a transaction waits for more of it up to this size. */
+const WRITE_BYTES = 256 * 1024;
 const EPOCH_FILE = 'epoch.json';
 
 /** The name of a segment sorts by its place. */
@@ -231,8 +233,14 @@ export class FeedLog {
   /** Where the pending messages begin. */
   private before: { readonly place: Place; readonly begin: Begin | null } | null = null;
 
+  /** Whether a transaction is complete in what was added, or that is much. */
+  get isWorthWriting(): boolean {
+    return this.pendingCommit !== null || this.filled >= WRITE_BYTES;
+  }
+
   /** Call this before the messages of one read are added. */
   beginBatch(): void {
+    if (this.filled > 0) return;
     this.before = { place: this.begin === null ? this.end : this.at, begin: this.begin };
   }
 

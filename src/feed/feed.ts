@@ -87,7 +87,7 @@ const PAGE_BYTES = 4 * 1024 * 1024;
 const MAX_WAITING = 250;
 /** For each other reader, changes are collected for so long: telling all of every single one would take the service all its time. */
 const TELL_MS = 2;
-const SHARED_PAGES = 16;
+const SHARED_PAGES = 4;
 /** After every change of a transaction. */
 const AFTER_ALL = 2 ** 31;
 
