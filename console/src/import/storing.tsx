@@ -15,6 +15,11 @@ export function Storing({ draft }: { draft: Draft }) {
   const collectors = draft.collectors.value;
   const hasOthers = draft.choices.value.some(({ isTaken }) => !isTaken);
   const change = (by: StoreOptions) => (draft.wantedStoring.value = { ...draft.wantedStoring.value, ...by });
+  /** @param value of the option; empty: the option is not sent */
+  const choose = (option: 'unchanged' | 'unknown' | 'onError', value: string) => {
+    const { [option]: _, ...others } = draft.wantedStoring.value;
+    draft.wantedStoring.value = value === '' ? others : { ...others, [option]: value };
+  };
   return (
     <div class="import-storing">
       {keys.length > 0 && (
@@ -44,10 +49,7 @@ export function Storing({ draft }: { draft: Draft }) {
             ['', 'write it again'],
             ['skip', 'leave it alone'],
           ]}
-          onChange={(value) => {
-            const { unchanged: _, ...others } = draft.wantedStoring.value;
-            draft.wantedStoring.value = value === '' ? others : { ...others, unchanged: 'skip' };
-          }}
+          onChange={(value) => choose('unchanged', value)}
         />
       )}
       {collectors.length > 0 && hasOthers && (
@@ -58,10 +60,7 @@ export function Storing({ draft }: { draft: Draft }) {
             ['', 'are left out'],
             ...collectors.map((column): [string, string] => [`into:${column}`, `go into the column ${column}`]),
           ]}
-          onChange={(value) => {
-            const { unknown: _, ...others } = draft.wantedStoring.value;
-            draft.wantedStoring.value = value === '' ? others : { ...others, unknown: value as `into:${string}` };
-          }}
+          onChange={(value) => choose('unknown', value)}
         />
       )}
       <SelectField
@@ -71,10 +70,7 @@ export function Storing({ draft }: { draft: Draft }) {
           ['', 'wait here to be corrected'],
           ['quarantine', 'go into the quarantine'],
         ]}
-        onChange={(value) => {
-          const { onError: _, ...others } = draft.wantedStoring.value;
-          draft.wantedStoring.value = value === '' ? others : { ...others, onError: 'quarantine' };
-        }}
+        onChange={(value) => choose('onError', value)}
       />
     </div>
   );
