@@ -64,6 +64,23 @@ export async function visit(
   };
 }
 
+/**
+ * Answers a request of the store that the console keeps its work in.
+ * @param request JavaScript, of an IDBObjectStore named `store`. The store is made if the console has not come to it yet.
+ */
+export const inBrowserStore = <Answer>(page: Page, request: string): Promise<Answer> =>
+  page.evaluate(`new Promise((resolve, reject) => {
+    const opening = indexedDB.open('cdp-console', 1);
+    opening.onerror = () => reject(opening.error);
+    opening.onupgradeneeded = () => opening.result.createObjectStore('kept');
+    opening.onsuccess = () => {
+      const store = opening.result.transaction('kept', 'readwrite').objectStore('kept');
+      const asked = ${request};
+      asked.onerror = () => reject(asked.error);
+      asked.onsuccess = () => resolve(asked.result);
+    };
+  })`);
+
 /** A desk, a tablet and a phone, in both themes. */
 const LOOKS = [1440, 1024, 390].flatMap((width) => [[width, 'light'] as const, [width, 'dark'] as const]);
 

@@ -3,7 +3,7 @@ import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../src/contract/wire/queries.js';
 import { launchBrowser } from '../../support/browser.js';
-import { enter, faultsOfLooks, visit } from '../../support/console.js';
+import { enter, faultsOfLooks, inBrowserStore, visit } from '../../support/console.js';
 import { startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -54,13 +54,11 @@ describe('a saved query', () => {
 
   it('of this browser is taken over by one click', async () => {
     const { page, close, complaints } = await visit(browser, service, project);
-    const kept = JSON.stringify([
+    const saved = JSON.stringify([
       { id: '1', name: 'By region', text: 'SELECT 1 AS one' },
       { id: '2', name: '2nd', text: 'SELECT 2 AS two' },
     ]);
-    await page.evaluate(`new Promise((done) => { indexedDB.open('cdp-console').onsuccess = (opened) => {
-      const store = opened.target.result.transaction('kept', 'readwrite').objectStore('kept');
-      store.put(${kept}, '${project.id}/saved').onsuccess = done; } })`);
+    await inBrowserStore(page, `store.put(${saved}, '${project.id}/saved')`);
     await page.reload();
     await enter(page, project.token);
     await page.getByRole('button', { name: 'Saved', exact: true }).click();

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { launchBrowser, picturedOnFailure } from '../../support/browser.js';
-import { enter, faultsOfLooks, visit, type Visitor } from '../../support/console.js';
+import { enter, faultsOfLooks, inBrowserStore, visit, type Visitor } from '../../support/console.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -167,16 +167,11 @@ describe('the editor', () => {
 });
 
 /** The texts of the tabs in IndexedDB. */
-const keptTabs = (page: Page): Promise<string[]> =>
-  page.evaluate(`new Promise((done) => { indexedDB.open('cdp-console').onsuccess = (opened) => {
-    const store = opened.target.result.transaction('kept').objectStore('kept');
-    const texts = [];
-    store.openCursor().onsuccess = ({ target: { result: cursor } }) => {
-      if (cursor === null) return done(texts);
-      if (cursor.key.endsWith('/tabs')) texts.push(...cursor.value.map(({ text }) => text));
-      cursor.continue();
-    };
-  } })`);
+async function keptTabs(page: Page): Promise<string[]> {
+  const keys = await inBrowserStore<string[]>(page, 'store.getAllKeys()');
+  const values = await inBrowserStore<{ text: string }[][]>(page, 'store.getAll()');
+  return values.flatMap((tabs, i) => (keys[i]?.endsWith('/tabs') === true ? tabs.map(({ text }) => text) : []));
+}
 
 describe('what the console keeps', () => {
   it('survives a reload: tabs, history and saved queries', async () => {
@@ -187,12 +182,7 @@ describe('what the console keeps', () => {
     await page.keyboard.press('Enter');
     await page.getByText('Saved as Seventy-seven').waitFor();
     await write('SELECT 78 AS later');
-    await expect
-      .poll(() =>
-        page.evaluate(`new Promise((done) => { indexedDB.open('cdp-console').onsuccess = (opened) => {
-        opened.target.result.transaction('kept').objectStore('kept').getAll().onsuccess = (event) => done(JSON.stringify(event.target.result)); } })`),
-      )
-      .toContain('SELECT 78 AS later');
+    await expect.poll(() => keptTabs(page)).toContain('SELECT 78 AS later');
     await page.reload();
     await page.getByLabel('Token').fill(project.token);
     await page.keyboard.press('Enter');
