@@ -55,9 +55,9 @@ function iso(text: string): string {
 const literals = (type: string, ...values: string[]): string =>
   `select unnest(array[${values.map((value) => `'${value}'`).join(', ')}]::${type}[])`;
 
-const DAYS = `select date '2000-01-01' + d from generate_series(-2451507, 2145031948, 85999) d
-  union all select date '1899-12-01' + d from generate_series(0, 150000, 7) d
-  union all select date '0003-03-05 BC' + d from generate_series(0, 3000) d`;
+const DAYS = `select date '2000-01-01' + d from generate_series(-2451507, 2145031948, 859981) d
+  union all select date '1899-12-01' + d from generate_series(0, 150000, 71) d
+  union all select date '0003-03-05 BC' + d from generate_series(0, 3000, 7) d`;
 
 const MICROS = `(random() * 2e17 - 1e17)::int8 * interval '1 microsecond'`;
 
@@ -66,10 +66,10 @@ const LIMITS = ['4713-01-01 00:00 BC', '294276-12-31 23:59:59.999999', '0001-12-
 /** Values whose text Postgres and we write alike. */
 const SAME_TEXT: Record<string, string> = {
   date: `${DAYS} union all ${literals('date', 'infinity', '-infinity', '5874897-12-31', '4713-01-01 BC')}`,
-  timestamp: `select timestamp '2000-01-01' + ${MICROS} from generate_series(1, 3000)
+  timestamp: `select timestamp '2000-01-01' + ${MICROS} from generate_series(1, 1000)
     union all ${literals('timestamp', 'infinity', '-infinity', ...LIMITS)}`,
   interval: `select make_interval(months => (random() * 60 - 30)::int, days => (random() * 6 - 3)::int,
-      secs => random() * 2e5 - 1e5) from generate_series(1, 3000)
+      secs => random() * 2e5 - 1e5) from generate_series(1, 1000)
     union all select make_interval(months => m, days => d, secs => s)
       from generate_series(-13, 13, 13) m, generate_series(-1, 1) d, generate_series(-0.5, 0.5, 0.25) s
     union all ${literals('interval', '0', '2562047788:00:54.775807')}
@@ -137,12 +137,13 @@ for (const { major, connection } of testServers()) {
     describe('works', () => {
       test.each(Object.entries(SAME_TEXT))('%s is written as Postgres writes it', async (_, source) => {
         await settings(session, CANONICAL);
-        for (const [ours, text] of await pairs(session, source)) expect(String(ours)).toBe(text);
+        const all = await pairs(session, source);
+        expect(all.filter(([ours, text]) => String(ours) !== text)).toEqual([]);
       });
 
       test('timestamptz is written as RFC 3339 in UTC', async () => {
         await settings(session, CANONICAL);
-        const random = `select timestamptz '2000-01-01' + ${MICROS} from generate_series(1, 3000)`;
+        const random = `select timestamptz '2000-01-01' + ${MICROS} from generate_series(1, 1000)`;
         const days = `select (v::timestamp at time zone 'UTC') + interval '0.25 s'
           from (${DAYS}) s(v) where v < '294276-01-01'`;
         const edges = literals(
@@ -150,22 +151,21 @@ for (const { major, connection } of testServers()) {
           ...['infinity', '-infinity', '4713-01-01 00:00 BC', '294276-12-31 23:59:59.999999', '0001-01-01 00:00'],
           ...['0001-12-31 23:59:59.999999 BC', '9999-12-31 23:59:59.999999', '10000-01-01', '0002-01-01 BC'],
         );
-        for (const [ours, text] of await pairs(session, `${random} union all ${days} union all ${edges}`)) {
-          expect(ours).toBe(iso(text));
-        }
+        const all = await pairs(session, `${random} union all ${days} union all ${edges}`);
+        expect(all.filter(([ours, text]) => ours !== iso(text))).toEqual([]);
       });
 
       test.each([
         [
           'float8',
-          `select (random() - 0.5) * power(10::float8, (random() * 600 - 300)::int) from generate_series(1, 5000)
+          `select (random() - 0.5) * power(10::float8, (random() * 600 - 300)::int) from generate_series(1, 1000)
           union all select power(2::float8, i) from generate_series(-1074, 1023) i
           union all ${literals('float8', '5e-324', '1.7976931348623157e308', '-0', '1e-7', '1e21', '1e23', '0.1')}`,
         ],
         [
           'float4',
           `select ((random() - 0.5) * power(10::float8, (random() * 70 - 35)::int))::float4
-          from generate_series(1, 5000)
+          from generate_series(1, 1000)
           union all select power(2::float8, i)::float4 from generate_series(-149, 127) i
           union all ${literals('float4', '1e-45', '3.4028235e38', '-0', '16777216', '0.1', '1e-7', '8388608.5')}`,
         ],
@@ -174,11 +174,11 @@ for (const { major, connection } of testServers()) {
         const { json } = await resultsOf(session, `select v, v::text from (${source}) s(v)`);
         const digits = (text: string): number => text.replace(/e.*|[-.]/g, '').replace(/^0+|0+$/g, '').length;
         const round = type === 'float4' ? Math.fround : Number;
-        for (const row of json) {
+        const wrong = json.filter((row) => {
           const [, ours = '', text = ''] = /^\[(.*),"(.*)"\]$/.exec(row) ?? [];
-          expect(round(Number(ours))).toBe(round(Number(text)));
-          expect(digits(ours)).toBeLessThanOrEqual(digits(text));
-        }
+          return !Object.is(round(Number(ours)), round(Number(text))) || digits(ours) > digits(text);
+        });
+        expect(wrong).toEqual([]);
       });
 
       if (major >= 17) {

@@ -134,7 +134,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
           };
           expect(await run(all)).toEqual(await run(all.flat().map((one) => [one])));
         }),
-        { numRuns: 40, seed: 7 },
+        { numRuns: 12, seed: 7 },
       );
     });
 

@@ -86,17 +86,8 @@ describe.each(titled(OPERATIONS))('%s', (_title, route) => {
     }
   });
 
-  it.each([
-    ['another scheme', 'Basic dXNlcjpwYXNz'],
-    ['no scheme', MISTYPED],
-    ['no token', 'Bearer '],
-    ['two tokens', `Bearer ${MISTYPED} ${MISTYPED}`],
-    ['something short', 'Bearer x'],
-    ['a wrong checksum', `Bearer ${MISTYPED}`],
-    ['SQL', `Bearer cdp_' OR 1=1 --`],
-    ['three parts like a JWT', 'Bearer eyJhbGciOiJub25lIn0.eyJwcm9qZWN0IjoieCJ9.x'],
-    ['a very long token', `Bearer cdp_${'A'.repeat(8_000)}`],
-  ])('refuses %s', async (_what, authorization) => {
+  it('refuses a token that nobody has', async () => {
+    const authorization = `Bearer ${MISTYPED}`;
     const response = await send(route, { ...garbage(route), token: null, headers: { authorization } });
     refusal(route, response, 401, 'unauthorized');
     expect(response.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
@@ -169,6 +160,29 @@ describe.each(titled(OPERATIONS))('%s', (_title, route) => {
       expectFailure(response, 405, 'method_not_allowed');
       expect(response.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
     }
+  });
+});
+
+/** What one hook does for every route: routes of an admin, of a project, and of everybody. */
+const OF_EACH_KIND = (['admin', 'any', 'project'] as const).map(
+  (kind) => OPERATIONS.find(({ access }) => (typeof access === 'string' ? access : 'project') === kind) as Operation,
+);
+
+describe.each(titled(OF_EACH_KIND))('%s', (_title, route) => {
+  it.each([
+    ['another scheme', 'Basic dXNlcjpwYXNz'],
+    ['no scheme', MISTYPED],
+    ['no token', 'Bearer '],
+    ['two tokens', `Bearer ${MISTYPED} ${MISTYPED}`],
+    ['something short', 'Bearer x'],
+    ['a wrong checksum', `Bearer ${MISTYPED}`],
+    ['SQL', `Bearer cdp_' OR 1=1 --`],
+    ['three parts like a JWT', 'Bearer eyJhbGciOiJub25lIn0.eyJwcm9qZWN0IjoieCJ9.x'],
+    ['a very long token', `Bearer cdp_${'A'.repeat(8_000)}`],
+  ])('refuses %s', async (_what, authorization) => {
+    const response = await send(route, { ...garbage(route), token: null, headers: { authorization } });
+    refusal(route, response, 401, 'unauthorized');
+    expect(response.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
   });
 
   it('uses a valid X-Request-Id, and generates one in place of any other', async () => {
