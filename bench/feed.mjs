@@ -178,14 +178,18 @@ async function connected(count) {
   return clients;
 }
 
-/** From sending a commit to the answer of a request that waits, and to the notification of the same commit. */
+/**
+ * From sending a commit to the answer of a request that waits, to the notification of the same commit, and to its message at a
+ * slot of the bench, before which no service can know of it.
+ */
 async function latency() {
   const writers = await connected(WRITERS);
   const [listener] = await connected(1);
   await listener.query('LISTEN changed');
   const sent = new Map();
-  const times = { acknowledged: [], notified: [], told: [] };
+  const times = { acknowledged: [], notified: [], decoded: [], told: [] };
   listener.on('notification', ({ payload }) => times.notified.push(performance.now() - sent.get(Number(payload))));
+  const endSlot = await ownSlot((n) => times.decoded.push(performance.now() - sent.get(n)));
   let isOver = false;
   const read = async () => {
     for (let cursor = await now(); !isOver;) {
@@ -216,8 +220,9 @@ async function latency() {
   await sleep(1_500);
   isOver = true;
   await reading;
+  await endSlot(listener);
   for (const client of [...writers, listener]) await client.end();
-  const { acknowledged, notified, told } = times;
+  const { acknowledged, notified, decoded, told } = times;
   if (told.length !== PER_SECOND * seconds) throw new Error(`${told.length} changes were told`);
   fact(
     `a change to a request that waits, of NOTIFY, p50 at ${PER_SECOND}/s`,
@@ -227,8 +232,49 @@ async function latency() {
   const both = (list) => `${ms(p50(list))}, p99 ${ms(p99(list))}`;
   fact('… from sending the commit', both(told), '');
   fact('… its notification', both(notified), '');
+  fact('… its message at a slot', both(decoded), '');
+  fact("… the service's own part, of NOTIFY", ((p50(told) - p50(decoded)) / p50(notified)).toFixed(2), '');
   fact('… its acknowledgment to the writer', both(acknowledged), '');
   fact('… the service meanwhile', `${(100 * used).toFixed(0)} % of a core`, '');
+}
+
+/** Hands over the number of each row that its changes tell. @returns what drops the slot again */
+async function ownSlot(take) {
+  const { readMessage, ReplicationStream } = await import('../dist/pg/index.js');
+  const [client] = await connected(1);
+  const name = 'bench_latency';
+  const { rows } = await client.query(
+    `SELECT lsn::text FROM pg_create_logical_replication_slot('${name}', 'pgoutput')`,
+  );
+  await client.end();
+  const columns = new Map();
+  const reader = {
+    message(buffer, start, end) {
+      const message = readMessage(buffer.subarray(start, end));
+      if (message?.type === 'relation')
+        columns.set(
+          message.id,
+          message.relation.columns.findIndex(({ name }) => name === 'n'),
+        );
+      if (message?.type === 'change') take(Number(message.change.row[columns.get(message.id)]));
+    },
+    caughtUp() {},
+    readEnded() {},
+  };
+  const [high, low] = rows[0].lsn.split('/').map((half) => BigInt(`0x${half}`));
+  const source = { slot: name, publications: ['cdp_feed'], from: (high << 32n) | low };
+  const login = { ...superuser, database: 'project', connectionTimeoutMillis: 5_000 };
+  const stream = await ReplicationStream.open(login, source, reader);
+  return async (dropper) => {
+    stream.close();
+    for (;;) {
+      const { rows } = await dropper.query(
+        `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '${name}' AND NOT active`,
+      );
+      if (rows.length > 0) return;
+      await sleep(20);
+    }
+  };
 }
 
 /** All changes of many batches, read in pages from the log, and by pg_recvlogical from a slot of its own. */

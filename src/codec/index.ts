@@ -16,5 +16,6 @@ export { allSteps, type Steps } from './json/read-json.js';
 export { encodeParameters } from './parameters.js';
 export { describeColumns, type ResultColumn, type RowMode } from './results/result-columns.js';
 export { type EncodedRows, rowEncoder, type RowEncoder } from './results/row-encoder.js';
-export { jsonOfText, type JsonOfText } from './results/text-values.js';
+export { JsonBytes } from './results/json-bytes.js';
+export { writerOfText, type WriteText } from './results/text-values.js';
 export type { Numbers } from './results/types.js';

@@ -1,4 +1,5 @@
 /** Reads the changes of a running server from its slot into the log, and tells the server how far they are stored. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type LoginOptions,
   readMessage,
@@ -36,6 +37,10 @@ const CONFIRM_BYTES = 4 * 1024 * 1024;
 
 /** The server moves on what it keeps only at a checkpoint, or if it writes down which transactions run. */
 const PASSED_BYTES = 32 * 1024 * 1024;
+
+/** More of a transaction than this is read in larger pieces, which takes the service a fraction of the time. */
+const SMALL_BYTES = 4 * 1024;
+const COLLECT_MS = 1;
 
 /** A snapshot is compared with this many of the last transactions. */
 const RECENT = 65_536;
@@ -144,7 +149,8 @@ export class Collector implements ReplicationReader {
   readEnded(): Promise<void> | undefined {
     this.isInBatch = false;
     // The server sends each change by itself; a part of a transaction is of no use to anybody yet.
-    if (this.isInTransaction && !this.log.isWorthWriting && !this.wantsReply) return undefined;
+    if (this.isInTransaction && !this.log.isWorthWriting && !this.wantsReply)
+      return this.log.pendingBytes > SMALL_BYTES ? sleep(COLLECT_MS) : undefined;
     this.writing = this.store().finally(() => (this.writing = null));
     return this.writing;
   }

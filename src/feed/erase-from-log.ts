@@ -23,6 +23,7 @@ export async function eraseFromLog(
 ): Promise<number> {
   let erased = 0;
   for (const segment of [...log.segments]) erased += await eraseFromSegment(segment, tellsOf, turn);
+  log.forgetTail();
   return erased;
 }
 

@@ -34,6 +34,14 @@ export interface Segment extends Place {
   writtenAt: number;
 }
 
+/** The last bytes that were written to a segment: those who read the newest changes need not open its file. */
+interface Tail {
+  readonly segment: Segment;
+  readonly offset: number;
+  readonly bytes: Buffer;
+  filled: number;
+}
+
 export interface Retention {
   readonly hours: number;
   readonly bytes: number;
@@ -42,6 +50,7 @@ export interface Retention {
 const SEGMENT_BYTES = 8 * 1024 * 1024;
 /** A part of a transaction waits for more of it up to this size. */
 const WRITE_BYTES = 256 * 1024;
+const TAIL_BYTES = 256 * 1024;
 const EPOCH_FILE = 'epoch.json';
 
 /** The name of a segment sorts by its place. */
@@ -64,6 +73,7 @@ export class FeedLog {
   /** Where the last commit ends in what is pending. */
   private pendingCommit: { readonly end: Place; readonly filled: number } | null = null;
   private isDirty = false;
+  private tail: Tail | null = null;
 
   private constructor(
     private readonly folder: string,
@@ -184,6 +194,7 @@ export class FeedLog {
     const start = last.bytes;
     for (let at = 0; at < bytes.length;)
       at += (await file.write(bytes, at, bytes.length - at, start + at)).bytesWritten;
+    this.remember(last, bytes);
     last.bytes += bytes.length;
     last.writtenAt = Date.now();
     this.isDirty = true;
@@ -197,6 +208,30 @@ export class FeedLog {
     last.committed = start + commit.filled;
     this.end = commit.end;
     return true;
+  }
+
+  /** Call this before the segment counts the bytes. */
+  private remember(segment: Segment, bytes: Buffer): void {
+    let { tail } = this;
+    if (tail?.segment !== segment || tail.filled + bytes.length > TAIL_BYTES) {
+      if (bytes.length > TAIL_BYTES) return this.forgetTail();
+      // A new buffer, because a reader may have a part of the old one.
+      tail = this.tail = { segment, offset: segment.bytes, bytes: Buffer.allocUnsafe(TAIL_BYTES), filled: 0 };
+    }
+    bytes.copy(tail.bytes, tail.filled);
+    tail.filled += bytes.length;
+  }
+
+  /** The bytes of a segment between two offsets, if they are in memory. */
+  inTail(segment: Segment, from: number, to: number): Buffer | null {
+    const { tail } = this;
+    if (tail?.segment !== segment || from < tail.offset) return null;
+    return tail.bytes.subarray(from - tail.offset, to - tail.offset);
+  }
+
+  /** Call this after the file was changed. */
+  forgetTail(): void {
+    this.tail = null;
   }
 
   /**
@@ -232,6 +267,11 @@ export class FeedLog {
 
   /** Where the pending messages begin. */
   private before: { readonly place: Place; readonly begin: Begin | null } | null = null;
+
+  /** Bytes that were added, and are not written. */
+  get pendingBytes(): number {
+    return this.filled;
+  }
 
   /** Whether a transaction is complete in what was added, or that is much. */
   get isWorthWriting(): boolean {
@@ -287,6 +327,7 @@ export class FeedLog {
     this.file = null;
     this.filled = 0;
     this.pendingCommit = null;
+    this.forgetTail();
   }
 }
 

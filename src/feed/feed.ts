@@ -10,7 +10,7 @@ import { type Session, sql, startupOptions, visibleIn } from '../pg/index.js';
 import type { Placement } from '../tenancy/placement.js';
 import { type PostgresServer, withServer } from '../tenancy/postgres-server.js';
 import { withServiceSession } from '../tenancy/service-pool.js';
-import { ChangeEncoder, type ChangeFilter, type EncodedChange, type VisibleColumns } from './change-json.js';
+import { ChangeEncoder, type ChangeFilter, type EncodedChanges, type VisibleColumns } from './change-json.js';
 import { Collector, type CollectorEvents } from './collector.js';
 import { type Cursor, cursorOf, cursorText, isBefore, type Place } from './cursor.js';
 import { type EpochReason, FeedLog } from './feed-log.js';
@@ -54,8 +54,7 @@ export interface ReadChanges {
   readonly turn: () => Promise<void> | undefined;
 }
 
-export interface Page {
-  readonly changes: readonly EncodedChange[];
+export interface Page extends EncodedChanges {
   /** Where to go on. */
   readonly cursor: string;
 }
@@ -403,24 +402,17 @@ export class Feed {
     turn: () => Promise<void> | undefined,
   ): Promise<Page> {
     const left = new Set(seen);
-    const encoder = new ChangeEncoder(epoch, filter, left);
-    const changes: EncodedChange[] = [];
-    let bytes = 0;
+    const encoder = new ChangeEncoder(epoch, filter, after, left);
     const place = await (reader ?? new LogReader(log)).read(
       { after, end },
       (message, place, state) => {
-        if (changes.length >= limit || bytes >= PAGE_BYTES) return false;
-        for (const change of encoder.encode(message, place, state)) {
-          // The cursor may be between the tables of one TRUNCATE.
-          if (!isBefore(after, change.place)) continue;
-          changes.push(change);
-          bytes += change.json.length;
-        }
+        if (encoder.changes.length >= limit || encoder.length >= PAGE_BYTES) return false;
+        encoder.encode(message, place, state);
         return true;
       },
       turn,
     );
-    return { changes, cursor: cursorText({ epoch, ...place, seen: [...left] }) };
+    return { ...encoder.encoded(), cursor: cursorText({ epoch, ...place, seen: [...left] }) };
   }
 
   /**

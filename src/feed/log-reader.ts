@@ -47,7 +47,7 @@ export class LogReader {
     let from = this.stopAt(after);
     if (from === null || !isBefore(after, end)) return after;
     for (;;) {
-      const { stop, isTaken } = await readSegment(from, after, take, turn);
+      const { stop, isTaken } = await readSegment(this.log, from, after, take, turn);
       if (!isTaken) return this.remember(stop, isBefore(stop.state.place, after) ? after : stop.state.place);
       const next: Segment | undefined = this.log.segments[this.log.segments.indexOf(from.segment) + 1];
       if (next === undefined || !isBefore(next, end))
@@ -74,21 +74,21 @@ export class LogReader {
 const keyOf = ({ lsn, index }: Place): string => `${lsn}.${index}`;
 
 async function readSegment(
+  log: FeedLog,
   { segment, offset, state: before }: Stop,
   after: Place,
   take: TakeMessage,
   turn: () => Promise<void> | undefined,
 ): Promise<{ stop: Stop; isTaken: boolean }> {
-  const file = await open(segment.path).catch((error: unknown) => {
-    throw isMissing(error) ? new ChangesGone() : error;
-  });
   const state = before.copy();
   // What is committed while this is read is for the next reading.
   const { committed } = segment;
+  let file: FileHandle | null = null;
   try {
     while (offset < committed) {
       await turn();
-      const bytes = await readFrames(file, offset, committed);
+      let bytes = log.inTail(segment, offset, committed);
+      bytes ??= await readFrames((file ??= await openSegment(segment)), offset, committed);
       const start = offset;
       for (const { message, next } of framesIn(bytes)) {
         if (changesIn(message) > 0) {
@@ -102,9 +102,14 @@ async function readSegment(
     }
     return { stop: { segment, offset, state }, isTaken: true };
   } finally {
-    await file.close();
+    await file?.close();
   }
 }
+
+const openSegment = ({ path }: Segment): Promise<FileHandle> =>
+  open(path).catch((error: unknown) => {
+    throw isMissing(error) ? new ChangesGone() : error;
+  });
 
 /** Bytes that begin with a complete frame. */
 export async function readFrames(file: FileHandle, offset: number, end: number): Promise<Buffer> {

@@ -14,7 +14,17 @@ export {
 export { messageSize, type RowHandler } from './framing.js';
 export type { LoggedIn } from './handshake.js';
 export { type FieldDescription, FIRST_NORMAL_OID, readCommandTag } from './messages.js';
-export { type Begin, type Change, readMessage, type Relation, type Values } from './pgoutput.js';
+export {
+  type Begin,
+  type Bounds,
+  type Change,
+  NULL,
+  readMessage,
+  readRowChange,
+  type Relation,
+  UNCHANGED,
+  type Values,
+} from './pgoutput.js';
 export { Pool } from './pool.js';
 export { lsnOf, lsnText, type ReplicationReader, ReplicationStream } from './replication.js';
 export {

@@ -24,14 +24,21 @@ interface Column {
 /** The values of a row in Postgres's text format. undefined: a long value that the change did not touch. */
 export type Values = readonly (string | null | undefined)[];
 
-export type Change =
-  | { readonly kind: 'insert'; readonly row: Values }
-  /** @property old the old row, or its key with other columns null; null: the key does not change */
-  | { readonly kind: 'update'; readonly old: OldRow | null; readonly row: Values }
-  | { readonly kind: 'delete'; readonly old: OldRow };
+/** Where the values of a row are in the bytes of its message: the start and the end of each, or {@link NULL} or {@link UNCHANGED} twice. */
+export type Bounds = readonly number[];
 
-interface OldRow {
-  readonly values: Values;
+export const NULL = -1;
+/** A long value that the change did not touch. */
+export const UNCHANGED = -2;
+
+export type Change<Row = Values> =
+  | { readonly kind: 'insert'; readonly row: Row }
+  /** @property old the old row, or its key with other columns null; null: the key does not change */
+  | { readonly kind: 'update'; readonly old: OldRow<Row> | null; readonly row: Row }
+  | { readonly kind: 'delete'; readonly old: OldRow<Row> };
+
+interface OldRow<Row> {
+  readonly values: Row;
   /** All columns are there, not only those of the key: the replica identity is FULL. */
   readonly isWhole: boolean;
 }
@@ -70,23 +77,10 @@ export function readMessage(bytes: Buffer): Message | null {
       return { type: 'commit', end: reader.int64() };
     case 'R':
       return readRelation(reader);
-    case 'I': {
-      const id = reader.int32();
-      reader.skip(1);
-      return { type: 'change', id, change: { kind: 'insert', row: reader.values() } };
-    }
-    case 'U': {
-      const id = reader.int32();
-      const kind = reader.character();
-      const old = kind === 'N' ? null : { isWhole: kind === 'O', values: reader.values() };
-      if (old !== null) reader.skip(1);
-      return { type: 'change', id, change: { kind: 'update', old, row: reader.values() } };
-    }
-    case 'D': {
-      const id = reader.int32();
-      const isWhole = reader.character() === 'O';
-      return { type: 'change', id, change: { kind: 'delete', old: { isWhole, values: reader.values() } } };
-    }
+    case 'I':
+    case 'U':
+    case 'D':
+      return { type: 'change', id: reader.int32(), change: readChange(type, reader, (row) => row.values()) };
     case 'T': {
       const count = reader.int32();
       reader.skip(1);
@@ -99,6 +93,24 @@ export function readMessage(bytes: Buffer): Message | null {
     default:
       throw new Error(`pgoutput sent a message of the unknown type "${type}"`);
   }
+}
+
+/** The change of a row whose values stay bytes, with the oid of its table; null: another message. */
+export function readRowChange(bytes: Buffer): { readonly id: number; readonly change: Change<Bounds> } | null {
+  const reader = new Reader(bytes);
+  const type = reader.character();
+  if (type !== 'I' && type !== 'U' && type !== 'D') return null;
+  return { id: reader.int32(), change: readChange(type, reader, (row) => row.bounds()) };
+}
+
+function readChange<Row>(type: 'I' | 'U' | 'D', reader: Reader, read: (reader: Reader) => Row): Change<Row> {
+  const kind = reader.character();
+  if (type === 'I') return { kind: 'insert', row: read(reader) };
+  if (type === 'D') return { kind: 'delete', old: { isWhole: kind === 'O', values: read(reader) } };
+  const old = kind === 'N' ? null : { isWhole: kind === 'O', values: read(reader) };
+  // The letter of the new row.
+  if (old !== null) reader.skip(1);
+  return { kind: 'update', old, row: read(reader) };
 }
 
 function readRelation(reader: Reader): Message {
@@ -151,17 +163,27 @@ class Reader {
   }
 
   values(): Values {
-    const count = this.int16();
+    const bounds = this.bounds();
     const values: (string | null | undefined)[] = [];
-    for (let i = 0; i < count; i++) {
-      const kind = this.bytes[this.at++];
-      if (kind === NULL_VALUE) values.push(null);
-      else if (kind === UNCHANGED_VALUE) values.push(undefined);
-      else {
-        const length = this.int32();
-        values.push(this.bytes.toString('utf8', this.at, (this.at += length)));
-      }
+    for (let i = 0; i < bounds.length; i += 2) {
+      const start = bounds[i] as number;
+      if (start >= 0) values.push(this.bytes.toString('utf8', start, bounds[i + 1]));
+      else values.push(start === NULL ? null : undefined);
     }
     return values;
+  }
+
+  bounds(): Bounds {
+    const bounds: number[] = [];
+    for (let left = this.int16(); left > 0; left--) {
+      const kind = this.bytes[this.at++];
+      if (kind === NULL_VALUE) bounds.push(NULL, NULL);
+      else if (kind === UNCHANGED_VALUE) bounds.push(UNCHANGED, UNCHANGED);
+      else {
+        const length = this.int32();
+        bounds.push(this.at, (this.at += length));
+      }
+    }
+    return bounds;
   }
 }

@@ -2,20 +2,77 @@
  * Converts values from Postgres's text to JSON as in results (contract C5.14 to C5.16). The text must be that of a session with
  * DateStyle ISO, IntervalStyle postgres, TimeZone UTC, bytea_output hex and extra_float_digits 1 or more.
  */
+import * as kinds from './assembly/kinds.js';
+import type { JsonBytes } from './json-bytes.js';
 import { arrayElementOid, encoderOf } from './types.js';
 
-export type JsonOfText = (text: string) => string;
+/** Writes the text in `bytes[start, end)` as JSON. */
+export type WriteText = (out: JsonBytes, bytes: Buffer, start: number, end: number) => void;
+
+type JsonOfText = (text: string) => string;
 
 const DOUBLE = 701;
 const REAL = 700;
 const TIMESTAMPTZ = 1184;
 const BOX = 603;
 
-/** A value of the type as JSON. */
-export function jsonOfText(typeOid: number): JsonOfText {
+/** Writes values of the type. */
+export function writerOfText(typeOid: number): WriteText {
   const element = arrayElementOid(typeOid);
-  return element === undefined ? scalar(typeOid) : arrayOf(scalar(element), element === BOX ? ';' : ',');
+  const json = element === undefined ? scalar(typeOid) : arrayOf(scalar(element), element === BOX ? ';' : ',');
+  const fromString: WriteText = (out, bytes, start, end) => out.text(json(bytes.toString('utf8', start, end)));
+  return element === undefined ? (written[encoderOf(typeOid).kind]?.(fromString) ?? fromString) : fromString;
 }
+
+const copied: WriteText = (out, bytes, start, end) => out.copy(bytes, start, end);
+
+/** How common kinds are written without a string between. They leave rare values to the writer that they get. */
+const written: Readonly<Partial<Record<number, (rest: WriteText) => WriteText>>> = {
+  [kinds.TEXT]: () => (out, bytes, start, end) => out.string(bytes, start, end),
+  [kinds.PLAIN]: () => (out, bytes, start, end) => out.quoted(bytes, start, end),
+  [kinds.SMALL_NUMBER]: () => copied,
+  [kinds.BOOLEAN]: () => (out, bytes, start) => out.copy(bytes[start] === LOWER_T ? TRUE : FALSE),
+  [kinds.JSON_LINE]: () => copied,
+  [kinds.NUMBER]: (rest) => (out, bytes, start, end) =>
+    (hasFewDigits(bytes, start, end) ? copied : rest)(out, bytes, start, end),
+  [kinds.TIMESTAMPTZ]: (rest) => (out, bytes, start, end) =>
+    (isCommonTimestamp(bytes, start, end) ? timestampBytes : rest)(out, bytes, start, end),
+};
+
+/** A number whose integer part is surely a safe integer. */
+function hasFewDigits(bytes: Buffer, start: number, end: number): boolean {
+  const last = bytes[end - 1] as number;
+  if (last < ZERO || last > NINE) return false;
+  const point = end - start < SAFE_DIGITS ? end : bytes.indexOf(POINT, start);
+  return point !== -1 && point - start < SAFE_DIGITS;
+}
+
+/** `2026-01-31 09:30:00.123456+00` */
+const isCommonTimestamp = (bytes: Buffer, start: number, end: number): boolean =>
+  end - start <= 29 && bytes[start + 4] === MINUS && bytes[start + 10] === SPACE && bytes[end - 3] === PLUS;
+
+function timestampBytes(out: JsonBytes, bytes: Buffer, start: number, end: number): void {
+  out.byte(QUOTE);
+  out.copy(bytes, start, start + 10);
+  out.byte(UPPER_T);
+  out.copy(bytes, start + 11, end - 3);
+  out.byte(UPPER_Z);
+  out.byte(QUOTE);
+}
+
+const SAFE_DIGITS = 16;
+const SPACE = 0x20;
+const QUOTE = 0x22;
+const PLUS = 0x2b;
+const MINUS = 0x2d;
+const POINT = 0x2e;
+const ZERO = 0x30;
+const NINE = 0x39;
+const UPPER_T = 0x54;
+const UPPER_Z = 0x5a;
+const LOWER_T = 0x74;
+const TRUE = Buffer.from('true');
+const FALSE = Buffer.from('false');
 
 function scalar(typeOid: number): JsonOfText {
   if (typeOid === DOUBLE || typeOid === REAL) return floatJson;

@@ -44,17 +44,20 @@ export async function nextDelivery(
   options: Pick<ReadChanges, 'signal' | 'turn'>,
 ): Promise<Delivery | null> {
   const limit = WEBHOOK_LIMITS.changes;
-  const { changes } = await feed.read({ ...reading(webhook), ...options, limit, waitMs: 0 });
+  const { changes, bytes } = await feed.read({ ...reading(webhook), ...options, limit, waitMs: 0 });
   const taken = takeFirst(changes, webhook.pending);
-  const last = taken.at(-1);
-  if (last === undefined) return null;
+  const [first, last] = [taken[0], taken.at(-1)];
+  if (first === undefined || last === undefined) return null;
   const { id, project } = webhook;
-  const list = taken.map(({ json }) => json).join();
-  const body = `{"type":"changes","project":${JSON.stringify(project.name)},"webhook":"${id}","changes":[${list}],"cursor":"${last.cursor}"}`;
+  const head = `{"type":"changes","project":${JSON.stringify(project.name)},"webhook":"${id}","changes":[`;
   return {
     id: last.cursor,
     changes: taken.length,
-    body: Buffer.from(body),
+    body: Buffer.concat([
+      Buffer.from(head),
+      bytes.subarray(first.start, last.end),
+      Buffer.from(`],"cursor":"${last.cursor}"}`),
+    ]),
     hasMore: taken.length < changes.length || changes.length === limit,
   };
 }
@@ -66,8 +69,8 @@ function takeFirst(changes: readonly EncodedChange[], pending: string | null): r
   // They may be gone, with a right to read them.
   const candidates = tried.length > 0 ? tried : changes;
   let bytes = 0;
-  const count = candidates.findIndex(({ json }, i) => {
-    bytes += Buffer.byteLength(json);
+  const count = candidates.findIndex(({ start, end }, i) => {
+    bytes += end - start;
     if (i === 0 && bytes > CHANGE_BYTES) throw new ChangeTooLarge(bytes, candidates[0] as EncodedChange);
     return i > 0 && bytes > BODY_BYTES;
   });

@@ -91,11 +91,25 @@ function roleOf(call: Call): string {
   return scopes.has('sql:write') ? placement.writer : placement.reader;
 }
 
-function bodyOf({ changes, cursor }: Page): string {
+function bodyOf({ changes, bytes, cursor }: Page): readonly Buffer[] {
   const message = changes.length === 1 ? '1 change' : `${changes.length} changes`;
-  const list = changes.map(({ json }) => json).join();
-  return `{"success":true,"message":"${message}","changes":[${list}],"cursor":"${cursor}"}`;
+  const head = `{"success":true,"message":"${message}","changes":[`;
+  return [Buffer.from(head), bytes, Buffer.from(`],"cursor":"${cursor}"}`)];
 }
+
+function eventsOf({ changes, bytes, cursor }: Page): Buffer | string {
+  // The cursor goes on although nothing is for this reader.
+  if (changes.length === 0) return `id: ${cursor}\n:\n\n`;
+  return Buffer.concat(
+    changes.flatMap(({ cursor, start, end }) => [
+      Buffer.from(`id: ${cursor}\ndata: `),
+      bytes.subarray(start, end),
+      END_OF_EVENT,
+    ]),
+  );
+}
+
+const END_OF_EVENT = Buffer.from('\n\n');
 
 /** Ends with the request: the client leaves, or its token is revoked. */
 async function streamEvents(call: Call, feed: Feed, read: ReadChanges): Promise<void> {
@@ -108,11 +122,8 @@ async function streamEvents(call: Call, feed: Feed, read: ReadChanges): Promise<
   writeHead(request, reply, 200, { 'content-type': EVENT_STREAM, 'x-accel-buffering': 'no' });
   try {
     for (;;) {
-      const events = page.changes.map(({ cursor, json }) => `id: ${cursor}\ndata: ${json}\n\n`);
-      // The cursor goes on although nothing is for this reader.
-      const text = events.length > 0 ? events.join('') : `id: ${page.cursor}\n:\n\n`;
-      context.rows = (context.rows ?? 0) + events.length;
-      if (!raw.write(text)) {
+      context.rows = (context.rows ?? 0) + page.changes.length;
+      if (!raw.write(eventsOf(page))) {
         await drained(raw, context.stallMs);
       }
       signal.throwIfAborted();

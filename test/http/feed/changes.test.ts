@@ -74,6 +74,28 @@ describe('rows', () => {
     expect(response.text).toContain(`"record":${row}`);
   });
 
+  it('has the rare values of common types as SQL shows them', async () => {
+    await run(
+      'CREATE TABLE rare (id int PRIMARY KEY, n numeric, big bigint, at timestamptz, t text, ok boolean, j jsonb)',
+    );
+    const { cursor } = await readChanges(project);
+    const long = `"${'ü'.repeat(300)}\\`;
+    await run(`INSERT INTO rare (id, n, big, at, t) VALUES
+      (1, 'NaN', 9007199254740991, 'infinity', ''), (2, '-Infinity', -9007199254740991, '-infinity', E'\x01\x7f'),
+      (3, 9007199254740991.5, 9007199254740992, '0044-03-15 BC', E'\u2028🎉'), (4, 0.00000000000000000001, -9223372036854775808, '10000-01-01', '${long}'),
+      (5, -999999999999999.25, 999999999999999, '0001-01-01', 'a "b" \ c'), (6, 1234567890123456.5, -1, '294276-12-31 23:59:59.999999', repeat('x', 70000)),
+      (7, 100000000000000000000, 0, '2026-01-31 09:30:00.1+05:30', E'\n\t\r\b\f')`);
+    await run(
+      `INSERT INTO rare (id, ok, j) VALUES (8, true, '{"a": [1, "\\\\\\""]}'), (9, false, 'null'), (10, NULL, NULL)`,
+    );
+    const response = await project.call('GET', `/api/cdp/changes?after=${cursor}&wait=10`);
+    const shown = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT * FROM rare ORDER BY id' } });
+    const rows = /"rows":\[(\{.*\})\],"row_count"/s.exec(shown.text)?.[1]?.split(/(?<=\}),(?=\{"id":)/) ?? [];
+    expect(rows).toHaveLength(10);
+    const records = [...response.text.matchAll(/"record":(\{.*?\}),"committed_at"/gs)].map(([, record]) => record);
+    expect(records).toEqual(rows);
+  });
+
   it('names long values that did not change, and never calls them null', async () => {
     await run('CREATE TABLE long (id int PRIMARY KEY, body text, n int)');
     await run('ALTER TABLE long ALTER body SET STORAGE EXTERNAL');
