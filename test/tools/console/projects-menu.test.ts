@@ -90,10 +90,10 @@ it('keeps tokens in the browser only on request, says what that means, switches 
 
 it('lets an admin open a project with a token for an hour, which is in the audit log, and return', async () => {
   const { token } = await service.engine.tokens.create(null, { name: 'ops' });
-  const { page, close, ...watched } = await visit(browser, service, { token }, { fragment: '#/projects' });
+  const { page, close, complaints, ...watched } = await visit(browser, service, { token }, { fragment: '#/projects' });
   await page.getByRole('button', { name: 'Open shop' }).click();
   const dialog = page.getByRole('dialog', { name: 'Open shop' });
-  expect(await faultsOfLooks({ page, close, ...watched }, 'open-project')).toEqual([]);
+  expect(await faultsOfLooks({ page, close, complaints, ...watched }, 'open-project')).toEqual([]);
   await dialog.getByRole('button', { name: 'Open', exact: true }).click();
   await page.getByRole('treeitem', { name: 'customers' }).waitFor();
   const made = (await service.engine.tokens.list(shop.id)).find(({ name }) => name === 'console of ops');
@@ -110,5 +110,23 @@ it('lets an admin open a project with a token for an hour, which is in the audit
     .getByRole('row', { name: /token\.create.*shop|shop.*token\.create/ })
     .first()
     .waitFor();
+
+  // When its token ends, the admin is where the project can be opened again.
+  await page.getByRole('link', { name: 'Projects' }).click();
+  await page.getByRole('button', { name: 'Open shop' }).click();
+  await dialog.getByRole('button', { name: 'Open', exact: true }).click();
+  await page.getByRole('treeitem', { name: 'customers' }).waitFor();
+  const opened = (await service.engine.tokens.list(shop.id)).filter(({ name }) => name === 'console of ops');
+  for (const { id } of opened) await service.engine.tokens.revoke(id, {}, BY_ITSELF);
+  const said = page.getByText('The token for shop is no longer valid. Open the project again.');
+  await expect
+    .poll(async () => {
+      for (const screen of ['usage', 'tables']) await page.evaluate(`location.hash = '#/${screen}'`);
+      return said.isVisible();
+    })
+    .toBe(true);
+  await page.getByRole('link', { name: 'Projects' }).waitFor();
+  // The browser says which request was refused.
+  expect(complaints.splice(0).every((text) => text.includes('401'))).toBe(true);
   await close();
 });
