@@ -58,7 +58,9 @@ export function mapFields(
     const requestedType = requested?.type ?? declared;
     const existing = table?.columns.find((of) => of.name === column)?.type;
     const reason =
-      existing === undefined ? whyNew(field, column, requestedType) : whyUnread(field, existing, requested?.epoch);
+      existing === undefined
+        ? whyNew(field, column, requestedType)
+        : whyNotAsAsked(existing, requested) || whyUnread(field, existing, requested?.epoch);
     return {
       field: name,
       column,
@@ -101,6 +103,14 @@ function whyLeftOut({ name, inference }: Field, { fields, isComplete }: Scanned,
   // The field is an object in some records, and null in others.
   return flatten && fields.some((other) => other.name.startsWith(`${name}_`)) ? 'only null and objects' : undefined;
 }
+
+const whyNotAsAsked = (
+  existing: string,
+  requested: { readonly type: string; readonly epoch?: unknown } | undefined,
+): string =>
+  requested === undefined || requested.epoch !== undefined || requested.type === existing
+    ? ''
+    : `not ${requested.type}, because the table has the column already`;
 
 function whyNew({ name, inference }: Field, column: string, requestedType: string | undefined): string {
   const ofType = requestedType === undefined && inference.reason;

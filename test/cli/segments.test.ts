@@ -34,19 +34,19 @@ describe('works', () => {
     const saved = await segment(
       ...['save', 'buyers', 'SELECT customer AS key FROM orders', '--every', '1h', '--max-change', '20'],
     );
-    expect(saved).toMatch(/^Segment buyers saved; next run /);
+    expect(saved).toMatch(/^Segment buyers saved, at most 20 % change; next run /);
     expect(await segment('members', 'buyers', '--format', 'csv')).toBe('key,entered_at\n');
     expect(await segment('run', 'buyers', '--dry-run')).toMatch(/^2 changes\. Everything was rolled back\n/);
     expect(await segment('run', 'buyers')).toMatch(/^Segment buyers has run: 2 changes, in \d+ ms\n$/);
     await project.rows("DELETE FROM orders WHERE customer = 'joan'");
     const { code, stderr } = await ada.run(['segment', 'run', 'buyers']);
     expect(code).not.toBe(0);
-    expect(stderr).toContain('1 of 2 members would change');
+    expect(stderr).toContain('Of 2 members 1 would leave and 0 enter');
     expect(await segment('run', 'buyers', '--force')).toContain('has run: 1 change');
     expect(await segment('list')).toMatch(/buyers +\| every 1h \| .* \| ok\n$/);
     const shown = await segment('show', 'buyers');
     expect(shown).toContain('buyers: every 1h, at most 20 % change; next run');
-    expect(shown).toContain('sql_error: 1 of 2 members would change');
+    expect(shown).toContain('sql_error: Of 2 members 1 would leave and 0 enter');
     expect(await segment('pause', 'buyers')).toBe('Segment buyers paused\n');
     expect(await segment('resume', 'buyers')).toContain('Segment buyers resumed; next run');
     expect(await segment('delete', 'buyers')).toBe('Segment buyers deleted\n');

@@ -2,7 +2,7 @@
 import './result-view.css';
 import { useSignal } from '@preact/signals';
 import { IconButton } from '../parts/icon.js';
-import { type Condition, inWords, type Operator, OPERATORS, operatorsOf, takesValue } from './conditions.js';
+import { type Condition, inWords, kindOf, type Operator, OPERATORS, operatorsOf, takesValue } from './conditions.js';
 import type { ResultColumn } from './result.js';
 
 interface ConditionBarProps {
@@ -27,7 +27,9 @@ export function ConditionBar({ columns, conditions, onChange, faultOf }: Conditi
   const add = (event: Event) => {
     event.preventDefault();
     const condition = { column: chosen.name, operator: wanted, value: hasValue ? value.value : '' };
-    fault.value = faultOf?.(condition, chosen.type) ?? '';
+    // Of text, nothing is a value, too.
+    const isMissing = hasValue && value.value === '' && kindOf(chosen.type) !== 'text';
+    fault.value = isMissing ? 'Enter a value' : (faultOf?.(condition, chosen.type) ?? '');
     if (fault.value !== '') return;
     value.value = '';
     const isThere = conditions.some((each) => inWords(each) === inWords(condition));

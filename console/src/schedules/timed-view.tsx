@@ -14,8 +14,8 @@ import type { Timed } from './timing.js';
 export const whenOf = ({ cron, every, time_zone: zone }: Timed): string =>
   cron === null ? `every ${every}` : `${cron} ${zone}`;
 
-const outcomeOf = ({ outcome, error }: ScheduleRun): string =>
-  outcome === null ? 'running' : error === null ? outcome : `${outcome}: ${error}`;
+const outcomeOf = ({ outcome, error }: ScheduleRun): ComponentChildren =>
+  error === null ? (outcome ?? 'running') : <span class="bad">{`${outcome}: ${error}`}</span>;
 
 type WithRuns = Timed & { runs: readonly ScheduleRun[] };
 
@@ -138,7 +138,6 @@ const RunTable = ({ runs, unit }: { runs: readonly ScheduleRun[]; unit: string }
     label="List of runs"
     rows={runs}
     keyOf={({ id }) => id}
-    classOf={({ error }) => (error === null ? '' : 'is-over')}
     columns={[
       { title: 'Began', cell: ({ started_at: at }) => <time dateTime={at}>{dayAndTime(at)}</time> },
       { title: 'Took', cell: ({ duration_ms: ms }) => ms !== null && duration(ms) },
@@ -155,7 +154,6 @@ export const TimedTable = ({ words, all }: { words: 'schedules' | 'segments'; al
     label={`List of ${words}`}
     rows={all}
     keyOf={({ name }) => name}
-    classOf={({ last_run: last }) => (last !== null && last.error !== null ? 'is-over' : '')}
     columns={[
       { title: 'Name', cells: 'is-text', cell: ({ name }) => <a href={linkTo(words, name)}>{name}</a> },
       { title: 'When', cells: 'is-text mono', cell: whenOf },

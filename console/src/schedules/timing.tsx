@@ -1,8 +1,10 @@
 /** The fields of the form of a schedule that a segment has, too. */
 import { type Signal, useSignal } from '@preact/signals';
+import { CdpError } from '../../../src/client/index.js';
 import { LIMITS } from '../../../src/contract/limits.js';
 import { isSavedName, SAVED_NAME_IN_WORDS } from '../../../src/contract/names.js';
 import type { Schedule, ScheduleBody } from '../../../src/contract/wire/schedules.js';
+import { type ApiRequest, send } from '../parts/api-request.js';
 import { Field, SelectField, TextField } from '../parts/fields.js';
 
 /** A schedule or a segment. */
@@ -44,6 +46,17 @@ export const bodyOf = ({ name, sql, kind, cron, every, zone, seconds, missed }: 
         missed: missed.value,
       }
     : null;
+
+/** Saves one, unless it is new and its name is in use: PUT would replace that one. */
+export async function saved<Response>(
+  request: ApiRequest | null,
+  { name, isNew, list }: { name: string; isNew: boolean; list: () => Promise<readonly { readonly name: string }[]> },
+): Promise<Response> {
+  if (isNew && (await list()).some((one) => one.name === name))
+    throw new CdpError('invalid_name', `"${name}" is in use; open it to change it`);
+  if (request === null) throw new Error('The form is incomplete');
+  return send<Response>(request);
+}
 
 export function NameField({ name, example }: { name: Signal<string>; example: string }) {
   return (

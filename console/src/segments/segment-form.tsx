@@ -3,7 +3,8 @@ import { useSignal } from '@preact/signals';
 import type { Segment, SegmentResponse } from '../../../src/contract/wire/segments.js';
 import { ActionForm } from '../parts/action-form.js';
 import { TextField } from '../parts/fields.js';
-import { bodyOf, MissedField, NameField, SqlField, useTimed, WhenFields } from '../schedules/timing.js';
+import { bodyOf, MissedField, NameField, saved, SqlField, useTimed, WhenFields } from '../schedules/timing.js';
+import { currentSession } from '../session.js';
 
 interface FormProps {
   /** The one to change; null: a new one. */
@@ -17,14 +18,20 @@ export function SegmentForm({ segment, onClose, onDone }: FormProps) {
   const maxChange = useSignal(segment === null ? '20' : String(segment.max_change ?? ''));
   const body = bodyOf(typed);
   const guard = maxChange.value.trim() === '' ? {} : { max_change: Number(maxChange.value) };
+  const request = body && {
+    ...({ method: 'PUT', path: `/api/cdp/segments/${typed.name.value}` } as const),
+    body: { ...body, ...guard },
+  };
+  const list = () => currentSession().client.segments.list();
   return (
     <ActionForm<SegmentResponse>
       title={segment === null ? 'New segment' : `Change ${segment.name}`}
       action="Save"
-      done={({ segment: { name: saved } }) => `Segment ${saved} saved`}
-      request={body && { method: 'PUT', path: `/api/cdp/segments/${typed.name.value}`, body: { ...body, ...guard } }}
+      done={({ segment: { name } }) => `Segment ${name} saved`}
+      request={request}
+      run={() => saved(request, { name: typed.name.value, isNew: segment === null, list })}
       onClose={onClose}
-      onDone={({ segment: saved }) => onDone(saved)}
+      onDone={({ segment: one }) => onDone(one)}
     >
       {segment === null && <NameField name={typed.name} example="big-spenders" />}
       <SqlField

@@ -1,6 +1,6 @@
 /** `cdp segment save|list|show|run|members|pause|resume|delete`: the keys that a query yields, kept as members. */
 import { Command, InvalidArgumentError } from 'commander';
-import type { SegmentBody } from '../../contract/wire/segments.js';
+import type { Segment, SegmentBody } from '../../contract/wire/segments.js';
 import { abortOnSignals } from '../signals.js';
 import { fitting } from '../terminal/grid.js';
 import { print, printLines } from '../terminal/output.js';
@@ -37,9 +37,12 @@ function save(): Command {
       ...(maxChange === undefined ? {} : { max_change: maxChange }),
     };
     const segment = await (await clientFromOptions(command)).segments.save(name, body);
-    print(command, segment, [`Segment ${name} saved; ${nextOf(segment)}`]);
+    print(command, segment, [`Segment ${name} saved, ${guardOf(segment)}; ${nextOf(segment)}`]);
   });
 }
+
+const guardOf = ({ max_change: most }: Segment): string =>
+  most === null ? 'without a guard' : `at most ${most} % change`;
 
 function percent(value: string): number {
   if (!/^\d+(\.\d+)?%?$/.test(value)) throw new InvalidArgumentError('Expected a percentage, such as 20.');
@@ -60,8 +63,7 @@ function show(): Command {
   const command = named('show', 'Show a segment with its last runs');
   return remoteOptions(command).action(async (name: string) => {
     const segment = await (await clientFromOptions(command)).segments.get(name);
-    const guard = segment.max_change === null ? 'without a guard' : `at most ${segment.max_change} % change`;
-    print(command, segment, shownLines(segment, guard, 'changes'));
+    print(command, segment, shownLines(segment, guardOf(segment), 'changes'));
   });
 }
 

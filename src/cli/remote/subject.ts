@@ -59,7 +59,11 @@ function declare(): Command {
     .argument('<FILE>', 'JSON, as cdp subject show --proposal prints it')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (file: string) => {
-    const declaration = parsed(await textOf(file), file) as Declaration;
+    const given = parsed(await textOf(file), file);
+    const { subjects } = (given ?? {}) as { subjects?: Declaration };
+    // Also the body of PUT /api/cdp/subjects, as the docs show it.
+    const isBody = subjects !== undefined && !('identifiers' in subjects) && Object.keys(given as object).length === 1;
+    const declaration = isBody ? subjects : (given as Declaration);
     const { not_covered: notCovered } = await (await clientFromOptions(command)).declareSubjects(declaration);
     print(command, { not_covered: notCovered }, [`Declared; ${counted(notCovered.length, 'table')} not covered`]);
   });
@@ -197,6 +201,7 @@ function verify(): Command {
       `Signed by the key ${kid}${isPublished ? ', which is published' : '. Compare it with the published ones: --keys FILE'}`,
       `${payload.project}, installation ${payload.issuer}: erased at ${payload.erased_at}, transaction ${payload.result.transaction ?? '?'}`,
       ...resultInWords(payload.result),
+      ...payload.not_covered.map(({ table }) => `Not covered: ${table}`),
       ...payload.still_held.map(({ what, until }) => `Still held: ${what}${until === null ? '' : ` (${until})`}`),
       ...links.map(({ word, isLinked }) => `${word}: ${isLinked ? 'this receipt is about it' : 'NOT in this receipt'}`),
     ]);

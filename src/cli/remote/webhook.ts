@@ -204,7 +204,7 @@ function inWords(webhook: Webhook): string[] {
     `ops        ${ops.length === CHANGE_OPERATIONS.length ? 'all' : ops.join(', ')}`,
     `columns    ${listed(columns)}`,
     `reads as   ${role}`,
-    `confirmed  up to ${cursor}, last at ${webhook.delivered_at ?? 'never'}`,
+    `confirmed  up to ${cursor}, ${webhook.delivered_at === null ? 'nothing sent yet' : `last at ${webhook.delivered_at}`}`,
     ...(until === null ? [] : [`secret     the previous one also signs until ${until}`]),
     ...(error === null ? [] : [`failed     ${counted(attempts, 'attempt')} since ${webhook.failing_since}: ${error}`]),
     ...(webhook.next_attempt_at === null ? [] : [`next       at ${webhook.next_attempt_at}`]),

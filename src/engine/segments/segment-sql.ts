@@ -4,6 +4,9 @@
  */
 import { ident, literal } from '../../pg/index.js';
 
+/** The tables of all segments of a project, in the schema of its API. A `key` is often an identifier of somebody. */
+export const SEGMENT_TABLES: readonly string[] = ['segment_members', 'segment_changes'];
+
 interface SegmentRun {
   /** Where the project's tables are. */
   readonly schema: string;
@@ -42,12 +45,12 @@ export function segmentSql({ schema, segment, query, runId, maxChange }: Segment
 
 /** Ends the transaction if too many change. */
 function guard(members: string, name: string, maxChange: number): string {
-  return `DO $guard$ DECLARE present bigint; changing bigint;
+  return `DO $guard$ DECLARE present bigint; entering bigint; leaving bigint;
     BEGIN
       SELECT count(*) INTO present FROM ${members} WHERE segment = ${name};
-      SELECT count(*) INTO changing FROM pg_temp._segment_changes;
-      IF present > 0 AND changing > present * ${maxChange} / 100.0 THEN
-        RAISE EXCEPTION '% of % members would change, more than max_change (${maxChange} %%) allows', changing, present
+      SELECT count(*) FILTER (WHERE enters), count(*) FILTER (WHERE NOT enters) INTO entering, leaving FROM pg_temp._segment_changes;
+      IF present > 0 AND entering + leaving > present * ${maxChange} / 100.0 THEN
+        RAISE EXCEPTION 'Of % members % would leave and % enter, more than max_change (${maxChange} %%) allows', present, leaving, entering
           USING HINT = 'If that is right, run it with force=true.';
       END IF;
     END $guard$`;

@@ -1,6 +1,7 @@
 /** The segments of a project: schedules whose result is kept as members. */
 import type { AuditOrigin } from '../../contract/audit.js';
 import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { tokensOf } from '../../contract/sql-tokens.js';
 import type { Segment, SegmentBody } from '../../contract/wire/segments.js';
 import type { Project } from '../../db/project.js';
@@ -25,8 +26,9 @@ export class Segments extends Schedules {
     super(of, 'segment');
   }
 
-  /** @throws EngineError as those of `save`; invalid_request if the SQL is not one query */
+  /** @throws EngineError as those of `save`; invalid_request if the SQL is not one query; sql_error if it has no column `key`, or cannot run now */
   async saveSegment(
+    services: SqlServices,
     project: Project,
     name: string,
     { max_change: maxChange = null, ...body }: SegmentBody,
@@ -36,7 +38,15 @@ export class Segments extends Schedules {
     const [query, ...others] = await this.of.splitter.split(body.sql, parsingRequestOf(project, signal));
     if (query === undefined || others.length > 0 || mainKeyword(query.text) !== 'SELECT')
       throw new EngineError('invalid_request', '"sql" must be one query with a column "key"');
-    const declaration = { ...declarationOf(body), sql: upToSemicolon(query.text), maxChange };
+    const sql = upToSemicolon(query.text);
+    await countSql(services, project, {
+      sql: keysOf(sql),
+      params: [],
+      readOnly: true,
+      timeoutMs: LIMITS.timeoutMsDefault,
+      signal,
+    });
+    const declaration = { ...declarationOf(body), sql, maxChange };
     return this.save(project, name, declaration, by, signal);
   }
 
@@ -56,6 +66,9 @@ export class Segments extends Schedules {
     await this.delete(project, name, by);
   }
 }
+
+/** What Postgres refuses unless the query yields keys; it returns none. */
+const keysOf = (sql: string): string => `SELECT key FROM (\n${sql}\n) AS result LIMIT 0`;
 
 /** A statement that can stand in another one. */
 function upToSemicolon(text: string): string {

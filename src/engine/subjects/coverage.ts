@@ -2,6 +2,7 @@
 import { normalized } from '../../contract/subjects.js';
 import type { Declaration, MissingIndex, NotCovered, SubjectKind } from '../../contract/wire/subjects.js';
 import { ident } from '../../pg/index.js';
+import { SEGMENT_TABLES } from '../segments/segment-sql.js';
 import {
   type CatalogColumn,
   type CatalogTable,
@@ -23,6 +24,9 @@ const PEOPLE =
 
 const isTable = ({ kind, isPartition }: CatalogTable): boolean => (kind === 'r' || kind === 'p') && !isPartition;
 
+const isOfSegments = ({ shown, columns }: CatalogTable): boolean =>
+  SEGMENT_TABLES.includes(shown) && ['segment', 'key'].every((name) => columns.some((column) => column.name === name));
+
 const mayIdentify = ({ type, isGenerated }: CatalogColumn): boolean =>
   !isGenerated && (hasOperator(type) || type === 'citext' || type === 'character');
 
@@ -30,6 +34,8 @@ const mayIdentify = ({ type, isGenerated }: CatalogColumn): boolean =>
 export function notCovered(catalog: SubjectCatalog, declaration: Declaration): NotCovered[] {
   const declared = Object.values(declaration).flatMap(({ tables }) => Object.entries(tables));
   return [...catalog.tables.values()].filter(isTable).flatMap((table) => {
+    // An erasure visits them without a declaration (places.ts).
+    if (isOfSegments(table)) return [];
     const kinds = declared.filter(([name]) => name === table.shown).map(([, one]) => one);
     const covered = new Set(
       kinds.flatMap(({ columns, erase }) =>
@@ -66,7 +72,7 @@ export const missingIndexes = ({ tables }: Subjects): MissingIndex[] =>
  * @returns null if no table looks as if it held people
  */
 export function propose({ tables, foreignKeys }: SubjectCatalog): Declaration | null {
-  const usable = [...tables.values()].filter(isTable);
+  const usable = [...tables.values()].filter((table) => isTable(table) && !isOfSegments(table));
   const people = usable.filter(({ name, columns }) => PEOPLE.test(name) && columns.some(mayIdentify));
   /** Identifier by table and column. */
   const identifiers = new Map<string, string>();

@@ -13,6 +13,7 @@ import {
   requireNotJoined,
   type Values,
 } from './find-subject.js';
+import { SEGMENT_TABLES } from '../segments/segment-sql.js';
 import { PLACES } from './places.js';
 import {
   type Home,
@@ -75,7 +76,8 @@ export async function eraseSubject(
   const cameMeanwhile = withRows(found.rows).reduce((sum, [, count]) => sum + count, 0);
   const traces = new Traces(subjects, found.values);
   const places: { place: string; count: number }[] = [];
-  for (const { name, erase } of PLACES) places.push({ place: name, count: await erase({ db, traces, erases: true }) });
+  for (const { name, erase } of PLACES)
+    places.push({ place: name, count: await erase({ db, schema: home.schema, traces, erases: true }) });
   await requireNoPrepared();
   const after = await writtenRows(db, home);
   const result: ErasureOutcome = {
@@ -174,6 +176,8 @@ function othersOf(
   own: ReadonlyMap<string, { readonly deleted: number; readonly changed: number }>,
 ): ErasureOutcome['others'] {
   return [...after].flatMap(([table, [inserted, updated, deleted]]) => {
+    // One of the places.
+    if (SEGMENT_TABLES.includes(table) && !own.has(table)) return [];
     const [earlierInserted, earlierUpdated, earlierDeleted] = before.get(table) ?? [0, 0, 0];
     const { deleted: ownDeleted = 0, changed = 0 } = own.get(table) ?? {};
     const counts = {

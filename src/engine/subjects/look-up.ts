@@ -115,7 +115,7 @@ export function findSubjects(
     const identifiers = Object.fromEntries(
       Array.from(found.values, ([name, values]) => [name, [...values].slice(0, VALUES_SHOWN)]),
     );
-    const places = options.asWriter ? await visitPlaces(db, subjects, found) : [];
+    const places = options.asWriter ? await visitPlaces(db, homeOf(project).schema, subjects, found) : [];
     const searched = options.searches ? { searched: await search(db, project, subjects, found) } : {};
     return { kind: subjects.kind, identifiers, joined: found.joined, tables, places, ...searched };
   });
@@ -123,12 +123,14 @@ export function findSubjects(
 
 async function visitPlaces(
   db: QueryRunner,
+  schema: string,
   subjects: Subjects,
   found: Found,
 ): Promise<{ place: string; count: number }[]> {
   const traces = new Traces(subjects, found.values);
   const places: { place: string; count: number }[] = [];
-  for (const { name, erase } of PLACES) places.push({ place: name, count: await erase({ db, traces, erases: false }) });
+  for (const { name, erase } of PLACES)
+    places.push({ place: name, count: await erase({ db, schema, traces, erases: false }) });
   return places;
 }
 
@@ -172,7 +174,7 @@ export function exportSubject(
       await db.run([fixed('CLOSE handed_over')]);
     }
     const identifiers = Object.fromEntries(Array.from(found.values, ([name, values]) => [name, [...values]]));
-    const places = options.asWriter ? await visitPlaces(db, subjects, found) : [];
+    const places = options.asWriter ? await visitPlaces(db, homeOf(project).schema, subjects, found) : [];
     const [at] = await db.query(
       sql`SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.now()), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
     );
@@ -199,8 +201,8 @@ async function search(
   found: Found,
 ): Promise<NonNullable<FindResponse['searched']>> {
   const started = performance.now();
-  const { distinct } = new Traces(subjects, found.values);
-  const all = distinct.length > 0 ? distinct : [...found.values.values()].flatMap((values) => [...values]);
+  // In a text, short values mean too many other things; as the whole of it they do not.
+  const { all, distinct } = new Traces(subjects, found.values);
   const { tables } = await readSubjectCatalog(db, homeOf(project));
   const results: { table: string; column: string; rows: number }[] = [];
   const late: string[] = [];
@@ -212,12 +214,12 @@ async function search(
       late.push(table.shown);
       continue;
     }
-    const counts = columns.map(
-      ({
-        name,
-      }) => sql`pg_catalog.count(*) FILTER (WHERE EXISTS (SELECT FROM pg_catalog.unnest(${all}::pg_catalog.text[]) AS wanted
-        WHERE pg_catalog.strpos(pg_catalog.lower(${ident(name)}::pg_catalog.text), wanted) OPERATOR(pg_catalog.>) 0))`,
-    );
+    const counts = columns.map(({ name }) => {
+      const text = sql`pg_catalog.lower(${ident(name)}::pg_catalog.text)`;
+      return sql`pg_catalog.count(*) FILTER (WHERE ${text} OPERATOR(pg_catalog.=) ANY (${all}::pg_catalog.text[])
+        OR EXISTS (SELECT FROM pg_catalog.unnest(${distinct}::pg_catalog.text[]) AS wanted
+          WHERE pg_catalog.strpos(${text}, wanted) OPERATOR(pg_catalog.>) 0))`;
+    });
     const [row] = await db.query(sql`SELECT ${join(counts)} FROM ${tableName(table)}`);
     columns.forEach(({ name }, i) => {
       const rows = Number(row?.[i]);

@@ -2,13 +2,16 @@
  * One home: the places where the service itself keeps what callers have sent, besides their tables. An erasure visits each of
  * them. `docs/places.md` lists all places, also those that cannot be erased.
  */
-import { type Row, sql } from '../../pg/index.js';
+import { ident, literal, type Row, sql } from '../../pg/index.js';
+import { SEGMENT_TABLES } from '../segments/segment-sql.js';
 import type { Runner } from './subject-tables.js';
 import type { Traces } from './traces.js';
 
 export interface Visit {
   /** As the writer of the project, in the transaction of the erasure. */
   readonly db: Runner;
+  /** That of the API. */
+  readonly schema: string;
   readonly traces: Traces;
   /** false: only counts. */
   readonly erases: boolean;
@@ -25,6 +28,7 @@ export interface Place {
 export const PLACES: readonly Place[] = [
   { name: 'quarantine', holds: 'Refused records, with errors and keys', erase: visitQuarantine },
   { name: 'idempotency keys', holds: 'Keys, and stored responses', erase: visitKeys },
+  { name: 'segments', holds: 'Keys of members, and how they changed', erase: visitSegments },
 ];
 
 /** How much of a place is looked through at once. */
@@ -92,3 +96,21 @@ async function visitKeys({ db, traces, erases }: Visit): Promise<number> {
 
 /** No response has this shape, so that a repeat is refused as one with another body. */
 const ERASED = '{"erased":true}';
+
+/** Whoever is no member any more does not leave with the next run either: that would be a new change. */
+async function visitSegments({ db, schema, traces, erases }: Visit): Promise<number> {
+  let found = 0;
+  for (const name of SEGMENT_TABLES) {
+    const table = ident(schema, name);
+    // A project that has run no segment may have a table of this name that is for something else.
+    const [row] = await db.query(sql`SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute
+      WHERE attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(table.text)})
+        AND attname IN ('segment', 'key') AND NOT attisdropped`);
+    if (row?.[0] !== '2') continue;
+    const condition = sql`_cdp.caseless_1(key::pg_catalog.text) OPERATOR(pg_catalog.=) ANY (${traces.all}::pg_catalog.text[])`;
+    if (erases) found += await db.rowCount(sql`DELETE FROM ${table} WHERE ${condition}`);
+    else
+      found += Number((await db.query(sql`SELECT pg_catalog.count(*) FROM ${table} WHERE ${condition}`))[0]?.[0] ?? 0);
+  }
+  return found;
+}

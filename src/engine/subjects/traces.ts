@@ -1,6 +1,7 @@
 /** Recognises a person in what is no column: refused records, stored responses, keys. */
 import { normalized } from '../../contract/subjects.js';
 import { sql, type Fragment } from '../../pg/index.js';
+import { SEGMENT_TABLES } from '../segments/segment-sql.js';
 import type { Values } from './find-subject.js';
 import type { Subjects } from './subject-tables.js';
 
@@ -11,22 +12,30 @@ const isWordCharacter = (character: string | undefined): boolean =>
   character !== undefined && /[\p{L}\p{N}]/u.test(character);
 
 export class Traces {
-  /** Values that are looked for in any text, without case. */
+  /** All values, without case. */
+  readonly all: readonly string[];
+  /** Those that are looked for in any text. */
   readonly distinct: readonly string[];
   /** Values by table and column. */
   private readonly byTable: ReadonlyMap<string, ReadonlyMap<string, ReadonlySet<string>>>;
 
   constructor(subjects: Subjects, values: Values) {
     const all = new Set([...values.values()].flatMap((some) => [...some]).map(caseless));
-    this.distinct = [...all].filter((value) => value.length >= FREE_TEXT_CHARACTERS);
-    this.byTable = new Map(
-      subjects.tables.map(({ shown, columns }) => [
-        shown,
-        new Map(
-          columns.map(({ name, identifier }) => [name, new Set([...(values.get(identifier) ?? [])].map(caseless))]),
-        ),
-      ]),
-    );
+    this.all = [...all];
+    this.distinct = this.all.filter((value) => value.length >= FREE_TEXT_CHARACTERS);
+    this.byTable = new Map([
+      // Any identifier may be the key of a segment.
+      ...SEGMENT_TABLES.map((table) => [table, new Map([['key', all]])] as const),
+      ...subjects.tables.map(
+        ({ shown, columns }) =>
+          [
+            shown,
+            new Map(
+              columns.map(({ name, identifier }) => [name, new Set([...(values.get(identifier) ?? [])].map(caseless))]),
+            ),
+          ] as const,
+      ),
+    ]);
   }
 
   /** Whether a text contains one of the values, as a word of its own. */

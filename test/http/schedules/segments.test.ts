@@ -119,8 +119,20 @@ describe('refuses', () => {
     expectFailure(await project.call('GET', path('bad')), 404, 'not_found');
   });
 
+  it('a query that yields no column "key", or cannot run', async () => {
+    const put = (sql: string) => project.call('PUT', path('never'), { body: { sql, every: '1h' } });
+    expect(expectFailure(await put('SELECT id FROM people'), 400, 'sql_error').message).toBe(
+      'column "key" does not exist',
+    );
+    expectFailure(await put('SELECT id AS key FROM peopel'), 400, 'sql_error');
+    expectFailure(await put('SELECT id AS key FROM people WHER true'), 400, 'sql_error');
+    expectFailure(await project.call('GET', path('never')), 404, 'not_found');
+  });
+
   it('a run without a column "key", and changes nothing', async () => {
-    await save('wrong', { sql: 'SELECT id FROM people' });
+    await project.rows('CREATE VIEW keyed AS SELECT id AS key FROM people');
+    await save('wrong', { sql: 'SELECT * FROM keyed' });
+    await project.rows('DROP VIEW keyed; CREATE VIEW keyed AS SELECT id FROM people');
     expectFailure(await project.call('POST', path('wrong', '/run')), 400, 'sql_error');
     expect(await changes('wrong')).toEqual([]);
   });
@@ -133,7 +145,7 @@ describe('protects', () => {
     await run('guarded');
     await setPeople([3, 4, 5]);
     const refused = expectFailure(await project.call('POST', path('guarded', '/run')), 400, 'sql_error');
-    expect(refused.message).toBe('3 of 4 members would change, more than max_change (50 %) allows');
+    expect(refused.message).toBe('Of 4 members 2 would leave and 1 enter, more than max_change (50 %) allows');
     expect(await members('guarded')).toEqual(['1', '2', '3', '4']);
     expect(await changes('guarded')).toHaveLength(4);
     expect((await run('guarded', '?force=true')).run.rows).toBe(3);

@@ -53,6 +53,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
         places: [
           { place: 'quarantine', count: 0 },
           { place: 'idempotency keys', count: 0 },
+          { place: 'segments', count: 0 },
         ],
       });
       const exported = await post(project, 'export');
@@ -158,12 +159,14 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect((await post(project, 'find')).body.places).toEqual([
         { place: 'quarantine', count: 3 },
         { place: 'idempotency keys', count: 2 },
+        { place: 'segments', count: 0 },
       ]);
 
       const { result } = (await erased(project)) as { result: ErasureOutcome };
       expect(result.places).toEqual([
         { place: 'quarantine', count: 3 },
         { place: 'idempotency keys', count: 2 },
+        { place: 'segments', count: 0 },
       ]);
       expect(await project.rows('SELECT record FROM _cdp.quarantined')).toEqual([
         { record: expect.stringContaining('71001') as string },
@@ -173,6 +176,28 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(JSON.stringify(keys)).not.toContain('ada@');
       expectFailure(await sql(select, 'answered'), 422, 'idempotency_key_reused');
       expect((await sql(update, 'other')).headers.get('idempotency-replayed')).toBe('true');
+    });
+
+    it('erases from segments, whatever their keys are, and the next run tells nothing of it', async () => {
+      const project = await shop();
+      const segment = async (name: string, column: string) => {
+        const body = { sql: `SELECT ${column} AS key FROM customers`, every: '1h' };
+        expect((await project.call('PUT', `/api/cdp/segments/${name}`, { body })).status).toBe(200);
+        expect((await project.call('POST', `/api/cdp/segments/${name}/run`)).status).toBe(200);
+      };
+      await segment('by_number', 'no');
+      await segment('by_mail', 'upper(email)');
+      const { not_covered: notCovered } = (await project.call('GET', '/api/cdp/subjects')).body;
+      expect(JSON.stringify(notCovered)).not.toContain('segment');
+      const { result } = (await erased(project)) as { result: ErasureOutcome };
+      expect(result.places).toContainEqual({ place: 'segments', count: 4 });
+      expect(result.others.map(({ table }) => table)).not.toContain('segment_members');
+      expect((await project.call('POST', '/api/cdp/segments/by_number/run')).status).toBe(200);
+      for (const table of ['segment_members', 'segment_changes']) {
+        const text = JSON.stringify(await project.rows(`SELECT * FROM ${table}`));
+        expect(text).toContain('1002');
+        expect(text).not.toMatch(/1001|ADA@/);
+      }
     });
 
     it('counts what CASCADE takes, and erases what a history trigger writes anew', async () => {

@@ -63,7 +63,7 @@ describe('a segment', () => {
     await button('Run now').click();
     const form = dialog('Run buyers now');
     await form.getByRole('button', { name: 'Run', exact: true }).click();
-    await form.getByRole('alert').getByText('2 of 3 members would change').waitFor();
+    await form.getByRole('alert').getByText('Of 3 members 2 would leave and 0 enter').waitFor();
     expect(await visitor.axe()).toEqual([]);
     await form.getByRole('button', { name: 'Run anyway' }).click();
     await visitor.page.getByText('It has run: 2 changes').waitFor();
