@@ -68,7 +68,7 @@ describe('a segment', () => {
     await form.getByRole('button', { name: 'Run anyway' }).click();
     await visitor.page.getByText('It has run: 2 changes').waitFor();
     await visitor.page.getByRole('region', { name: 'List of changes' }).getByText('left').first().waitFor();
-    await visitor.page.getByText('sql_error: 2 of 3 members').waitFor();
+    await visitor.page.getByText('sql_error: Of 3 members 2 would leave').waitFor();
     await visitor.page.getByRole('region', { name: 'List of members' }).getByText('ada').waitFor();
     const { text } = await project.call('GET', '/api/cdp/segments/buyers/members', { headers: { accept: 'text/csv' } });
     expect(text).toMatch(/^key,entered_at\nada,.+\n$/);
@@ -89,6 +89,15 @@ describe('a segment', () => {
     await page.getByRole('link', { name: 'Segments' }).last().click();
     await page.getByRole('cell', { name: 'ok', exact: true }).waitFor();
     expect(await faultsOfLooks(visitor, 'segments')).toEqual([]);
+    // A new one does not take the place of another.
+    await button('New segment').click();
+    const other = dialog('New segment');
+    await other.getByLabel('Name').fill('buyers');
+    await other.getByLabel('SQL').fill("SELECT 'x' AS key");
+    await other.getByRole('button', { name: 'Save' }).click();
+    await other.getByRole('alert').getByText('"buyers" is in use').waitFor();
+    await other.getByRole('button', { name: 'Cancel' }).click();
+    expect(await stored()).toMatchObject({ sql: 'SELECT customer AS key FROM orders' });
     await page.getByRole('link', { name: 'buyers' }).click();
     await button('Delete').click();
     await dialog('Delete buyers').getByRole('button', { name: 'Delete' }).click();
