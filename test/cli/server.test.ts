@@ -43,7 +43,9 @@ describe('with a running service', () => {
     ]);
     const [checked] = JSON.parse((await run('server', 'check', 'eu-1', '--json')).stdout) as { findings: object[] }[];
     expect(checked?.findings).toContainEqual(expect.objectContaining({ subject: 'advisory locks', health: 'ok' }));
-    expect((await run('server', 'check')).stdout).toMatch(/^Server default\n[^]*^Server eu-1\n[^]*^(ok|WARNING) +latency /m);
+    expect((await run('server', 'check')).stdout).toMatch(
+      /^Server default\n[^]*^Server eu-1\n[^]*^(ok|WARNING) +latency /m,
+    );
     const cleared = await run('server', 'check', 'eu-1', '--clear', '--yes');
     expect(ended(cleared)).toEqual([0, 'Nothing was left on eu-1\n', '']);
     const set = ['--no-labels', '--weight', '2.5', '--max-bytes', 'none', '--max-connections', '20'];
