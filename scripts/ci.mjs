@@ -174,8 +174,8 @@ const TOOLS = [
 /** Packages of npm that only the tests of clients need, so that nobody else has to install them. */
 const CLIENTS = ['npm', 'ci', '--prefix', 'test/tools/clients', '--ignore-scripts', '--no-audit', '--no-fund'];
 
-/** The main tests take about 8 minutes on two processors; where they take longer than this, all tests might not end in time. */
-const SLOW_MINUTES = 10;
+/** The main tests take about 6 minutes on two processors; where they take longer than this, all tests might not end in time. */
+const SLOW_MINUTES = 8;
 
 /** A slow machine leaves out the series (vitest.config.ts), and the long tests on older majors, and says so. */
 function testAll() {
