@@ -52,6 +52,7 @@ describe('works', () => {
       'customers: 1 row',
       'quarantine: 0',
       'idempotency keys: 0',
+      'segments: 0',
     ]);
     const exported = await subject('export', 'email=ADA@example.com');
     expect(exported).toHaveLength(5);
