@@ -240,7 +240,7 @@ async function latency() {
 
 /** Hands over the number of each row that its changes tell. @returns what drops the slot again */
 async function ownSlot(take) {
-  const { readMessage, ReplicationStream } = await import('../dist/pg/index.js');
+  const { lsnOf, readMessage, ReplicationStream } = await import('../dist/pg/index.js');
   const [client] = await connected(1);
   const name = 'bench_latency';
   const { rows } = await client.query(
@@ -261,8 +261,7 @@ async function ownSlot(take) {
     caughtUp() {},
     readEnded() {},
   };
-  const [high, low] = rows[0].lsn.split('/').map((half) => BigInt(`0x${half}`));
-  const source = { slot: name, publications: ['cdp_feed'], from: (high << 32n) | low };
+  const source = { slot: name, publications: ['cdp_feed'], from: lsnOf(rows[0].lsn) };
   const login = { ...superuser, database: 'project', connectionTimeoutMillis: 5_000 };
   const stream = await ReplicationStream.open(login, source, reader);
   return async (dropper) => {

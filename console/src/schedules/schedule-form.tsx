@@ -4,7 +4,7 @@ import type { Schedule, ScheduleResponse } from '../../../src/contract/wire/sche
 import { ActionForm } from '../parts/action-form.js';
 import { TextField } from '../parts/fields.js';
 import { currentSession } from '../session.js';
-import { bodyOf, MissedField, NameField, saved, SqlField, useTimed, WhenFields } from './timing.js';
+import { bodyOf, MissedField, NameField, saveUnlessInUse, SqlField, useTimed, WhenFields } from './timing.js';
 
 interface FormProps {
   /** The one to change; null: a new one. */
@@ -29,7 +29,7 @@ export function ScheduleForm({ schedule, onClose, onDone }: FormProps) {
       action="Save"
       done={({ schedule: { name } }) => `Schedule ${name} saved`}
       request={request}
-      run={() => saved(request, { name: typed.name.value, isNew: schedule === null, list })}
+      run={() => saveUnlessInUse(request, { name: typed.name.value, isNew: schedule === null, list })}
       onClose={onClose}
       onDone={({ schedule: one }) => onDone(one)}
     >

@@ -48,7 +48,7 @@ export const bodyOf = ({ name, sql, kind, cron, every, zone, seconds, missed }: 
     : null;
 
 /** Saves one, unless it is new and its name is in use: PUT would replace that one. */
-export async function saved<Response>(
+export async function saveUnlessInUse<Response>(
   request: ApiRequest | null,
   { name, isNew, list }: { name: string; isNew: boolean; list: () => Promise<readonly { readonly name: string }[]> },
 ): Promise<Response> {

@@ -3,7 +3,15 @@ import { useSignal } from '@preact/signals';
 import type { Segment, SegmentResponse } from '../../../src/contract/wire/segments.js';
 import { ActionForm } from '../parts/action-form.js';
 import { TextField } from '../parts/fields.js';
-import { bodyOf, MissedField, NameField, saved, SqlField, useTimed, WhenFields } from '../schedules/timing.js';
+import {
+  bodyOf,
+  MissedField,
+  NameField,
+  saveUnlessInUse,
+  SqlField,
+  useTimed,
+  WhenFields,
+} from '../schedules/timing.js';
 import { currentSession } from '../session.js';
 
 interface FormProps {
@@ -29,7 +37,7 @@ export function SegmentForm({ segment, onClose, onDone }: FormProps) {
       action="Save"
       done={({ segment: { name } }) => `Segment ${name} saved`}
       request={request}
-      run={() => saved(request, { name: typed.name.value, isNew: segment === null, list })}
+      run={() => saveUnlessInUse(request, { name: typed.name.value, isNew: segment === null, list })}
       onClose={onClose}
       onDone={({ segment: one }) => onDone(one)}
     >

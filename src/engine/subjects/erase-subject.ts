@@ -14,7 +14,7 @@ import {
   type Values,
 } from './find-subject.js';
 import { SEGMENT_TABLES } from '../segments/segment-sql.js';
-import { PLACES } from './places.js';
+import { visitPlaces } from './places.js';
 import {
   type Home,
   type Runner,
@@ -75,9 +75,7 @@ export async function eraseSubject(
   }
   const cameMeanwhile = withRows(found.rows).reduce((sum, [, count]) => sum + count, 0);
   const traces = new Traces(subjects, found.values);
-  const places: { place: string; count: number }[] = [];
-  for (const { name, erase } of PLACES)
-    places.push({ place: name, count: await erase({ db, schema: home.schema, traces, erases: true }) });
+  const places = await visitPlaces({ db, schema: home.schema, traces, erases: true });
   await requireNoPrepared();
   const after = await writtenRows(db, home);
   const result: ErasureOutcome = {

@@ -9,7 +9,7 @@ import type { ControlDatabase } from '../../tenancy/control/control.js';
 import { declaredKind, homeOf, resolveNow } from './declaration.js';
 import { SEE_EVERYTHING } from './erase-subject.js';
 import { belongsTo, type Bounds, DEFAULT_MAX_ROWS, findSubject, type Found, normalizeAsked } from './find-subject.js';
-import { PLACES } from './places.js';
+import { visitPlaces } from './places.js';
 import { readSubjectCatalog, type Subjects, tableName } from './subject-tables.js';
 import { Traces } from './traces.js';
 
@@ -115,24 +115,15 @@ export function findSubjects(
     const identifiers = Object.fromEntries(
       Array.from(found.values, ([name, values]) => [name, [...values].slice(0, VALUES_SHOWN)]),
     );
-    const places = options.asWriter ? await visitPlaces(db, homeOf(project).schema, subjects, found) : [];
+    const places = options.asWriter ? await placesOf(db, project, subjects, found) : [];
     const searched = options.searches ? { searched: await search(db, project, subjects, found) } : {};
     return { kind: subjects.kind, identifiers, joined: found.joined, tables, places, ...searched };
   });
 }
 
-async function visitPlaces(
-  db: QueryRunner,
-  schema: string,
-  subjects: Subjects,
-  found: Found,
-): Promise<{ place: string; count: number }[]> {
-  const traces = new Traces(subjects, found.values);
-  const places: { place: string; count: number }[] = [];
-  for (const { name, erase } of PLACES)
-    places.push({ place: name, count: await erase({ db, schema, traces, erases: false }) });
-  return places;
-}
+/** What the places of the service hold; only the writer may read them. */
+const placesOf = (db: QueryRunner, project: Project, subjects: Subjects, found: Found) =>
+  visitPlaces({ db, schema: homeOf(project).schema, traces: new Traces(subjects, found.values), erases: false });
 
 /** How much of a table is fetched at once. */
 const FETCHED_BYTES = 1024 * 1024;
@@ -174,7 +165,7 @@ export function exportSubject(
       await db.run([fixed('CLOSE handed_over')]);
     }
     const identifiers = Object.fromEntries(Array.from(found.values, ([name, values]) => [name, [...values]]));
-    const places = options.asWriter ? await visitPlaces(db, homeOf(project).schema, subjects, found) : [];
+    const places = options.asWriter ? await placesOf(db, project, subjects, found) : [];
     const [at] = await db.query(
       sql`SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.now()), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`,
     );

@@ -7,7 +7,7 @@ import { SEGMENT_TABLES } from '../segments/segment-sql.js';
 import type { Runner } from './subject-tables.js';
 import type { Traces } from './traces.js';
 
-export interface Visit {
+interface Visit {
   /** As the writer of the project, in the transaction of the erasure. */
   readonly db: Runner;
   /** That of the API. */
@@ -17,7 +17,7 @@ export interface Visit {
   readonly erases: boolean;
 }
 
-export interface Place {
+interface Place {
   /** As in docs/places.md. */
   readonly name: string;
   readonly holds: string;
@@ -25,11 +25,18 @@ export interface Place {
   readonly erase: (visit: Visit) => Promise<number>;
 }
 
-export const PLACES: readonly Place[] = [
+const PLACES: readonly Place[] = [
   { name: 'quarantine', holds: 'Refused records, with errors and keys', erase: visitQuarantine },
   { name: 'idempotency keys', holds: 'Keys, and stored responses', erase: visitKeys },
   { name: 'segments', holds: 'Keys of members, and how they changed', erase: visitSegments },
 ];
+
+/** How many things in each place hold the person. */
+export async function visitPlaces(visit: Visit): Promise<{ place: string; count: number }[]> {
+  const places: { place: string; count: number }[] = [];
+  for (const { name, erase } of PLACES) places.push({ place: name, count: await erase(visit) });
+  return places;
+}
 
 /** How much of a place is looked through at once. */
 const ROWS = 500;
