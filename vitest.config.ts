@@ -41,26 +41,6 @@ const LONG = [
   'test/moves/{copy,copy-access,erasures,moves,moves-lock-lost,moves-stream,stream}.test.ts',
 ];
 
-/**
- * Series of kills, cancels, attacks and random requests, and what takes minutes by itself. `.ci/run` leaves them out, and
- * says so, on a machine on which all tests would not end in its time: CDP_TEST_SERIES=no.
- */
-const SERIES = [
-  ...ALONE,
-  'test/{citus,properties}/**/*.test.ts',
-  'test/backup/own-servers.test.ts',
-  'test/codec/batch/differential.test.ts',
-  'test/docs/{recipes,tutorial}.test.ts',
-  'test/embedded/{crash,hostile-files,leftovers}.test.ts',
-  'test/faults/{backup-folder,backup-killed,cancel-storm,network,vanish}.test.ts',
-  'test/http/{edge/slows-no-one,sql/sql-leaves-nothing}.test.ts',
-  'test/moves/{moves-lock-lost,moves-stream,stream}.test.ts',
-  'test/process/{backup,places,traces}.test.ts',
-  'test/tenancy/replicas.test.ts',
-];
-
-const LEFT_OUT = process.env['CDP_TEST_SERIES'] === 'no' ? SERIES : [];
-
 export const COMMON = {
   setupFiles: ['test/support/declared-errors.ts'],
   // Real Postgres and real processes: a slow machine must not fail a right answer.
@@ -105,9 +85,9 @@ export default defineConfig({
       project(
         'long',
         LONG.map((place) => place.replace(/\*\*$/, '**/*.test.ts')),
-        [...ALONE, ...LEFT_OUT],
+        ALONE,
       ),
-      ...(LEFT_OUT.length === 0 ? [project('alone', ALONE, [], 1, [])] : []),
+      project('alone', ALONE, [], 1, []),
     ],
   },
 });

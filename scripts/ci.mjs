@@ -42,14 +42,14 @@ async function checkAtOnce(...commands) {
   await Promise.all(all);
 }
 
-/** `all`: what depends on the major of Postgres is tested on each that the machine has. */
-let majors = 'all';
-
-/** Runs tests; their outcome as test/support/outcome-reporter.ts has written it down. */
+/**
+ * Runs tests; their outcome as test/support/outcome-reporter.ts has written it down. What depends on the major of Postgres
+ * is tested on each that the machine has.
+ */
 function outcomeOf(...command) {
   const path = join(folder, 'outcome.json');
   rmSync(path, { force: true });
-  const good = run({ CDP_TEST_OUTCOME: path, CDP_TEST_MAJORS: majors }, ...command);
+  const good = run({ CDP_TEST_OUTCOME: path, CDP_TEST_MAJORS: 'all' }, ...command);
   const { passed, failed } = existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) : notRun();
   // A failure that no test has, such as that of a server that does not end.
   if (failed.length === 0 && (!good || passed === 0)) failed.push({ text: command.join(' '), mayPassLater: false });
@@ -61,9 +61,10 @@ const notRun = () => ({ passed: 0, failed: [] });
 /**
  * Runs tests, and counts them one by one. The files of those that failed run once more when the machine has nothing else
  * to do. A test that passes then is named as a bug, and counted as passed.
+ * @param some which of them, as arguments
  */
-function test(...command) {
-  const { passed, failed } = outcomeOf(...command);
+function test(command, ...some) {
+  const { passed, failed } = outcomeOf(...command, ...some);
   const later = failed.filter(({ mayPassLater }) => mayPassLater);
   const files = [...new Set(later.map(({ file }) => file))];
   const separator = command[0] === 'npm' ? ['--'] : [];
@@ -174,39 +175,39 @@ const TOOLS = [
 /** Packages of npm that only the tests of clients need, so that nobody else has to install them. */
 const CLIENTS = ['npm', 'ci', '--prefix', 'test/tools/clients', '--ignore-scripts', '--no-audit', '--no-fund'];
 
-/** The main tests take about 6 minutes on two processors; where they take longer than this, all tests might not end in time. */
-const SLOW_MINUTES = 8;
+/** The long tests run in parts, so that a slow machine can leave out some of them. */
+const LONG = ['npx', '--no-install', 'vitest', 'run', '--project', 'long', '--project', 'alone'];
+const PARTS = 6;
 
-/** A slow machine leaves out the series (vitest.config.ts), and the long tests on older majors, and says so. */
-function testAll() {
-  const began = performance.now();
-  test('npm', 'test');
-  const minutes = (performance.now() - began) / 60_000;
-  if (minutes > SLOW_MINUTES) {
-    process.env.CDP_TEST_SERIES = 'no';
-    majors = '18';
-    console.log(
-      `NOT RUN: the series of vitest.config.ts, and the long tests on each major of Postgres, because the main tests took ${Math.round(minutes)} minutes`,
-    );
+/** When the last part may begin: CI ends whatever takes 90 minutes. */
+const LAST_PART_BEGINS_MINUTES = 45;
+
+/** Each commit begins with another part, so that no test is always left out. */
+function testInParts() {
+  const { stdout: commit } = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' });
+  const first = Number.parseInt(commit.slice(0, 8) || '0', 16);
+  for (let i = 0; i < PARTS; i++) {
+    const part = `--shard=${((first + i) % PARTS) + 1}/${PARTS}`;
+    if (performance.now() < LAST_PART_BEGINS_MINUTES * 60_000) test(LONG, part);
+    else console.log(`NOT RUN, since the machine is slow: ${LONG.join(' ')} ${part}`);
   }
-  test('npx', '--no-install', 'vitest', 'run', '--project', 'long', '--project', 'alone');
-  majors = 'all';
 }
 
 try {
   install(POSTGRES);
   installCitus();
-  testAll();
+  test(['npm', 'test']);
   install(TOOLS);
   check(...CLIENTS);
   run({}, process.execPath, 'scripts/debian-sources.mjs');
-  test('npx', '--no-install', 'vitest', 'run', '--config', 'vitest.tools.config.ts');
+  test(['npx', '--no-install', 'vitest', 'run', '--config', 'vitest.tools.config.ts']);
   await checkAtOnce(['npm', 'run', 'types'], ['npm', 'run', 'lint'], ['npm', 'run', 'format']);
   check('npm', 'pack', '--dry-run', '--loglevel=error');
   check('npx', '--no-install', 'publint', '--strict');
   check('node', 'scripts/client-package.mjs');
   check('npx', '--no-install', 'publint', 'packages/client', '--strict');
   audit();
+  testInParts();
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

@@ -224,15 +224,19 @@ export async function freePort(): Promise<number> {
 
 /**
  * Asks again until the response is not false, null or undefined: at first often, later less, since asking takes the
- * processor from what it waits for. @throws after a minute, naming `what`
+ * processor from what it waits for. @throws after `seconds`, naming `what`
  */
-export async function eventually<T>(what: string, ask: () => Promise<T | false | null | undefined>): Promise<T> {
-  for (const since = Date.now(); Date.now() - since < 60_000;) {
+export async function eventually<T>(
+  what: string,
+  ask: () => Promise<T | false | null | undefined>,
+  seconds = 60,
+): Promise<T> {
+  for (const since = Date.now(); Date.now() - since < seconds * 1_000;) {
     const response = await ask();
     if (response !== false && response !== null && response !== undefined) return response;
     await sleep(Math.min(10 + (Date.now() - since) / 20, 50));
   }
-  throw new Error(`It did not happen within a minute: ${what}`);
+  throw new Error(`It did not happen within ${seconds} seconds: ${what}`);
 }
 
 /**

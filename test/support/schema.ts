@@ -11,19 +11,21 @@ const CATALOG = `
   WHERE c.relnamespace = 'data'::regnamespace
   ORDER BY c.relname, a.attnum`;
 
+/** Rows as Postgres's text, of every table in one statement, which XML allows. */
+const ROWS = `
+  SELECT c.relname, query_to_xml(format('SELECT t::text AS row FROM data.%I t ORDER BY 1', c.relname), true, false, '')
+  FROM pg_class c
+  WHERE c.relnamespace = 'data'::regnamespace AND c.relkind = 'r'
+  ORDER BY c.relname`;
+
 export interface Snapshot {
   catalog: Record<string, unknown>[];
-  /** The rows of each table, as Postgres's text. */
-  rows: Record<string, unknown[]>;
+  rows: Record<string, unknown>[];
 }
 
 /** Every relation, column, comment and row of the project, asked of Postgres and not of the code under test. */
 export async function snapshot(project: TestProject): Promise<Snapshot> {
-  const catalog = await project.rows(CATALOG);
-  const tables = new Set(catalog.filter(({ relkind }) => relkind === 'r').map(({ relname }) => relname as string));
-  const rows: Record<string, unknown[]> = {};
-  for (const table of tables) rows[table] = await project.rows(`SELECT t::text AS row FROM "${table}" t ORDER BY 1`);
-  return { catalog, rows };
+  return { catalog: await project.rows(CATALOG), rows: await project.rows(ROWS) };
 }
 
 /** The call is refused with exactly this status and code, and the schema and its rows are what they were before. */

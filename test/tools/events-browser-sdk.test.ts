@@ -205,7 +205,8 @@ describe('a page of another origin', () => {
         await rows(`SELECT count(*) AS events, count(DISTINCT n) AS steps,
         (SELECT count(*) FROM tracks WHERE event = 'step_taken') AS tracks FROM step_taken`)
       )[0];
-    await eventually('all are stored', async () => (await count())?.steps === EVENTS);
+    // The SDK sends one event at a time, and waits longer after each refusal.
+    await eventually('all are stored', async () => (await count())?.steps === EVENTS, 300);
     expect(await count()).toEqual({ events: EVENTS, steps: EVENTS, tracks: EVENTS });
     expect(faulty).toBeGreaterThan(faults.length);
     await page.context().close();
