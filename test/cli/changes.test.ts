@@ -44,6 +44,9 @@ describe('works', () => {
     expect(json(await ada.output('feed', 'show', '--json'))).toMatchObject({
       feed: { tables: ['customers'], old: true, retention_hours: 5, retention_mib: 20 },
     });
+    expect(await feed('on', '--tables', 'custmers')).toContain(
+      'custmers: no such table; its changes are kept once it is made',
+    );
     expect(await feed('off')).toEqual(['The feed is off']);
     await feed('on');
   });

@@ -43,7 +43,7 @@ describe('works', () => {
       ...{ paused: true, timeout_ms: 600_000, missed: 'skip', runs: [{ outcome: 'ok', rows: 1 }] },
     });
     expect(await schedule('resume', 'nightly')).toContain('Schedule nightly resumed; next run');
-    expect(await schedule('drop', 'nightly')).toBe('Schedule nightly dropped\n');
+    expect(await schedule('delete', 'nightly')).toBe('Schedule nightly dropped\n');
     expect(await schedule('list')).toBe('No schedules yet\n');
   });
 
@@ -57,6 +57,13 @@ describe('works', () => {
 });
 
 describe('refuses', () => {
+  it('SQL that Postgres cannot parse, and shows its place', async () => {
+    const { code, stderr } = await ada.run(['schedule', 'save', 'bad', 'DELETE FORM events', '--every', '1h']);
+    expect(code).not.toBe(0);
+    expect(stderr).toMatch(/\nLINE 1: DELETE FORM events\n {15}\^\n/);
+    expect(await schedule('list')).not.toContain('bad');
+  });
+
   it('what is missing or wrong, and a run that fails ends with its error', async () => {
     for (const [words, message] of [
       [['save', 'x', '--every', '1h'], 'Give the SQL'],

@@ -90,6 +90,11 @@ describe('works', () => {
     // Who may only run it does not learn its types.
     const quoted = ['--param', 'zip="10115"', '--param', 'least=null'];
     expect(await runner.output('query', 'run', 'of-zip', ...quoted)).toBe('customer,total\n');
+    await query('save', 'touch', 'UPDATE orders SET zip = zip', '--writes');
+    expect(await ada.run(['query', 'run', 'touch'])).toMatchObject({
+      ...{ code: 0, stdout: '', stderr: 'Query touch has run, and returns no rows\n' },
+    });
+    await query('delete', 'touch');
     expect(await query('delete', 'of-zip')).toBe('Query of-zip deleted\n');
     expect(await query('list')).toBe('No saved queries yet\n');
   });

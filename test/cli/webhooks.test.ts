@@ -64,6 +64,9 @@ describe('works', () => {
     const failed = await ada.run(['webhook', 'test', id]);
     expect(failed.code).not.toBe(0);
     expect(failed.stdout).toBe('Not confirmed: the answer was 500\n');
+    expect(await ada.output('feed', 'off')).toContain(
+      '1 webhook will be paused, and can only be replayed from a cursor of a new feed',
+    );
     expect(await webhook('delete', id)).toBe(`Webhook ${id} deleted\n`);
     expect(await webhook('list')).toBe('No webhooks yet\n');
   });

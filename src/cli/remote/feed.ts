@@ -55,8 +55,11 @@ function off(): Command {
     .description('Keep no more changes, and delete those that are kept')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async () => {
-    await (await clientFromOptions(command)).dropFeed();
-    print(command, { feed: null }, inWords(null));
+    const client = await clientFromOptions(command);
+    await client.dropFeed();
+    const waiting = (await client.webhooks.list()).filter(({ status }) => status !== 'paused').length;
+    const lost = `${counted(waiting, 'webhook')} will be paused, and can only be replayed from a cursor of a new feed`;
+    print(command, { feed: null }, [...inWords(null), ...(waiting === 0 ? [] : [lost])]);
   });
 }
 
@@ -69,6 +72,8 @@ const STATUSES: Readonly<Record<FeedState['status'], string>> = {
 function inWords(feed: FeedState | null): string[] {
   if (feed === null) return ['The feed is off'];
   const { tables, old, retention_hours: hours, retention_mib: mib, bytes, start, end, status, reason } = feed;
+  const there = feed.table_list?.map(({ name }) => name);
+  const missing = tables === 'all' || there === undefined ? [] : tables.filter((name) => !there.includes(name));
   return [
     'The feed is on',
     `tables: ${tables === 'all' ? 'all, also those made later' : tables.join(', ')}`,
@@ -81,5 +86,6 @@ function inWords(feed: FeedState | null): string[] {
       ({ name, changes, old: hasOld }) =>
         `${name}: ${changes === 'all' ? 'all changes' : 'inserts and truncates only: it has no key'}${hasOld ? ', with old rows' : ''}`,
     ),
+    ...missing.map((name) => `${name}: no such table; its changes are kept once it is made`),
   ];
 }

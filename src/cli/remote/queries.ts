@@ -11,6 +11,7 @@ import { clientFromOptions } from './profiles.js';
 import { milliseconds, remoteOptions, whole } from './remote-options.js';
 import { printWarnings, resultLines, resultsIn } from './results.js';
 import { named, savedSql } from './timed.js';
+import { explainingSql } from './sql.js';
 
 export function queryCommand(): Command {
   return new Command('query')
@@ -35,14 +36,15 @@ function save(): Command {
       description?: string;
       writes?: true;
     }>();
+    const sql = await savedSql(command, argument, 'SELECT');
     const body: QueryBody = {
-      sql: await savedSql(command, argument, 'SELECT'),
+      sql,
       ...(param && { parameters: param }),
       ...(description === undefined ? {} : { description }),
       ...(writes && { writes }),
     };
-    const query = await (await clientFromOptions(command)).saveQuery(name, body);
-    print(command, query, [`Query ${name} saved`]);
+    const client = await clientFromOptions(command);
+    await explainingSql(sql, async () => print(command, await client.saveQuery(name, body), [`Query ${name} saved`]));
   });
 }
 
@@ -108,7 +110,13 @@ function run(): Command {
     const client = await clientFromOptions(command);
     const values = await typed(client, name, param);
     const limit = timeout === undefined ? {} : { timeout_ms: timeout };
-    if (csv || !(json || table || process.stdout.isTTY)) return printChunks(client.runQueryCsv(name, values, limit));
+    if (csv || !(json || table || process.stdout.isTTY)) {
+      let hasColumns = false;
+      const chunks = client.runQueryCsv(name, values, limit);
+      await printChunks(tap(chunks, () => (hasColumns = true)));
+      if (!hasColumns) process.stderr.write(`Query ${name} has run, and returns no rows\n`);
+      return;
+    }
     const options = { ...limit, max_rows: maxRows };
     if (json) return printLines([await client.runQueryJson(name, values, options)]);
     const { results, warnings } = resultsIn(await client.runQueryJson(name, values, { ...options, row_mode: 'array' }));
@@ -116,6 +124,14 @@ function run(): Command {
     const layout = { expanded: 'auto', width: terminalWidth(), more: 'more with --max-rows, all with --csv' } as const;
     for (const result of results) writeLines(resultLines(result, layout));
   });
+}
+
+/** @param seen called for each chunk */
+async function* tap<T>(chunks: AsyncIterable<T>, seen: () => void): AsyncGenerator<T> {
+  for await (const chunk of chunks) {
+    seen();
+    yield chunk;
+  }
 }
 
 function value(text: string, before: ReadonlyMap<string, string> = new Map()): Map<string, string> {

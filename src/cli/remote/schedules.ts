@@ -5,6 +5,7 @@ import { print } from '../terminal/output.js';
 import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 import { listLines, named, nextOf, runLines, savedOf, savedSql, saving, shownLines } from './timed.js';
+import { explainingSql } from './sql.js';
 
 export function scheduleCommand(): Command {
   return new Command('schedule')
@@ -27,8 +28,11 @@ function save(): Command {
     const { role } = command.opts<{ role?: string }>();
     const sql = await savedSql(command, argument, 'DELETE FROM');
     const body: ScheduleBody = { sql, ...savedOf(command), ...(role === undefined ? {} : { role }) };
-    const schedule = await (await clientFromOptions(command)).saveSchedule(name, body);
-    print(command, schedule, [`Schedule ${name} saved; ${nextOf(schedule)}`]);
+    const client = await clientFromOptions(command);
+    await explainingSql(sql, async () => {
+      const schedule = await client.saveSchedule(name, body);
+      print(command, schedule, [`Schedule ${name} saved; ${nextOf(schedule)}`]);
+    });
   });
 }
 
@@ -79,7 +83,7 @@ function resume(): Command {
 }
 
 function drop(): Command {
-  const command = named('drop', 'Delete a schedule with its runs');
+  const command = named('drop', 'Delete a schedule with its runs').alias('delete');
   return remoteOptions(command).action(async (name: string) => {
     await (await clientFromOptions(command)).deleteSchedule(name);
     print(command, { schedule: name }, [`Schedule ${name} dropped`]);

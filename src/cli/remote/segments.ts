@@ -9,6 +9,7 @@ import { exportRows, fileOptions, type FileOptions } from './export.js';
 import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 import { listLines, named, nextOf, runLines, savedOf, savedSql, saving, shownLines } from './timed.js';
+import { explainingSql } from './sql.js';
 
 export function segmentCommand(): Command {
   return new Command('segment')
@@ -36,8 +37,11 @@ function save(): Command {
       ...savedOf(command),
       ...(maxChange === undefined ? {} : { max_change: maxChange }),
     };
-    const segment = await (await clientFromOptions(command)).segments.save(name, body);
-    print(command, segment, [`Segment ${name} saved, ${guardOf(segment)}; ${nextOf(segment)}`]);
+    const client = await clientFromOptions(command);
+    await explainingSql(sql, async () => {
+      const segment = await client.segments.save(name, body);
+      print(command, segment, [`Segment ${name} saved, ${guardOf(segment)}; ${nextOf(segment)}`]);
+    });
   });
 }
 

@@ -14,7 +14,7 @@ import type { QueryRow } from '../../tenancy/control/query-rows.js';
 import { type Audit, authorOf } from '../audit/audit.js';
 import type { Splitter } from '../parser/splitter.js';
 import { checkSavedName } from '../schedules/schedules.js';
-import { parsingRequestOf } from '../sql/run-sql.js';
+import { checkSql } from '../sql/check-sql.js';
 
 interface QueryServices {
   readonly control: ControlDatabase;
@@ -56,7 +56,7 @@ export class Queries {
       () => checkParameters(parameters),
       () => checkChart(chart),
     );
-    await splitter.split(sql, parsingRequestOf(project, signal));
+    checkCount(parameters, (await checkSql(splitter, project, sql, signal)) ?? 0);
     const entry = audit.entryOfChange(by, { operation: 'save_query', object: name });
     const declaration = { sql, parameters, chart, description, writes };
     const options = { by: authorOf(by), most: LIMITS.queriesPerProject, mayWrite };
@@ -123,6 +123,14 @@ const IN_WORDS: Readonly<Record<ColumnType, string>> = {
 function checkParameters(parameters: readonly QueryParameter[]): void {
   const twice = parameters.find(({ name }, i) => parameters.findIndex((one) => one.name === name) !== i);
   if (twice !== undefined) throw new EngineError('invalid_request', `Two parameters are called "${twice.name}"`);
+}
+
+/** @param used how many the SQL uses @throws EngineError invalid_request */
+function checkCount(parameters: readonly QueryParameter[], used: number): void {
+  if (parameters.length === used) return;
+  const most = used === 0 ? 'no parameter' : `the parameters up to $${used}`;
+  const message = `The SQL uses ${most}, and "parameters" names ${parameters.length}`;
+  throw new EngineError('invalid_request', message, { hint: '"parameters" names $1, $2 and so on, in this order.' });
 }
 
 /** @throws EngineError invalid_request */

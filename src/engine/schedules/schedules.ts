@@ -18,7 +18,7 @@ import type {
 } from '../../tenancy/control/schedule-rows.js';
 import { type Audit, authorOf } from '../audit/audit.js';
 import type { Splitter } from '../parser/splitter.js';
-import { parsingRequestOf } from '../sql/run-sql.js';
+import { checkSql } from '../sql/check-sql.js';
 
 interface ScheduleServices {
   readonly control: ControlDatabase;
@@ -70,8 +70,7 @@ export class Schedules {
       () => checkTimeZone(declaration.timeZone),
       () => timesOf(declaration),
     );
-    // What no request may run would fail every night.
-    await splitter.split(declaration.sql, parsingRequestOf(project, signal));
+    await checkSql(splitter, project, declaration.sql, signal);
     await requireRole(control, project, declaration.role);
     const options = { nextAt: times.next(new Date()), by: authorOf(by), most: LIMITS.schedulesPerProject };
     const entry = audit.entryOfChange(by, { operation: `save_${this.kind}`, object: name });

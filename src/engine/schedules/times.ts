@@ -43,7 +43,7 @@ export function timesOf({ cron, every, timeZone }: Timing): Times {
 /** @throws EngineError invalid_request */
 export function checkTimeZone(timeZone: string): void {
   if (!isTimeZone(timeZone)) {
-    throw new EngineError('invalid_request', `${quoted(timeZone)} is no time zone`, {
+    throw new EngineError('invalid_request', `"time_zone" is no time zone: ${quoted(timeZone)}`, {
       hint: 'A name of the IANA database, such as Europe/Berlin or UTC.',
     });
   }

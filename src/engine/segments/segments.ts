@@ -1,7 +1,6 @@
 /** The segments of a project: schedules whose result is kept as members. */
 import type { AuditOrigin } from '../../contract/audit.js';
 import { EngineError } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
 import { tokensOf } from '../../contract/sql-tokens.js';
 import type { Segment, SegmentBody } from '../../contract/wire/segments.js';
 import type { Project } from '../../db/project.js';
@@ -11,6 +10,7 @@ import type { Audit } from '../audit/audit.js';
 import { mainKeyword } from '../parser/keywords.js';
 import type { Splitter } from '../parser/splitter.js';
 import { declarationOf, Schedules, shownSchedule } from '../schedules/schedules.js';
+import { checkSql } from '../sql/check-sql.js';
 import { countSql } from '../sql/count-sql.js';
 import { parsingRequestOf, type SqlServices } from '../sql/run-sql.js';
 import { withoutMembers } from './segment-sql.js';
@@ -26,9 +26,8 @@ export class Segments extends Schedules {
     super(of, 'segment');
   }
 
-  /** @throws EngineError as those of `save`; invalid_request if the SQL is not one query; sql_error if it has no column `key`, or cannot run now */
+  /** @throws EngineError as those of `save`; invalid_request if the SQL is not one query with a column `key` */
   async saveSegment(
-    services: SqlServices,
     project: Project,
     name: string,
     { max_change: maxChange = null, ...body }: SegmentBody,
@@ -36,15 +35,11 @@ export class Segments extends Schedules {
     signal: AbortSignal,
   ): Promise<ScheduleRow> {
     const [query, ...others] = await this.of.splitter.split(body.sql, parsingRequestOf(project, signal));
-    if (query === undefined || others.length > 0 || mainKeyword(query.text) !== 'SELECT')
-      throw new EngineError('invalid_request', '"sql" must be one query with a column "key"');
+    if (query === undefined || others.length > 0 || mainKeyword(query.text) !== 'SELECT') throw noKey();
     const sql = upToSemicolon(query.text);
-    await countSql(services, project, {
-      sql: keysOf(sql),
-      params: [],
-      readOnly: true,
-      timeoutMs: LIMITS.timeoutMsDefault,
-      signal,
+    await checkSql(this.of.splitter, project, sql, signal);
+    await checkSql(this.of.splitter, project, keysOf(sql), signal).catch((error: unknown) => {
+      throw error instanceof EngineError && error.code === 'sql_error' ? noKey(error) : error;
     });
     const declaration = { ...declarationOf(body), sql, maxChange };
     return this.save(project, name, declaration, by, signal);
@@ -67,8 +62,11 @@ export class Segments extends Schedules {
   }
 }
 
-/** What Postgres refuses unless the query yields keys; it returns none. */
-const keysOf = (sql: string): string => `SELECT key FROM (\n${sql}\n) AS result LIMIT 0`;
+/** What Postgres refuses unless the query yields keys. */
+const keysOf = (sql: string): string => `SELECT key FROM (\n${sql}\n) AS result`;
+
+const noKey = (why?: EngineError) =>
+  new EngineError('invalid_request', '"sql" must be one query with a column "key"', { hint: why?.message });
 
 /** A statement that can stand in another one. */
 function upToSemicolon(text: string): string {

@@ -1,4 +1,5 @@
 /** The feed of a project's changes: whether it has one, and what it keeps (docs/feed.md). */
+import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/changes.js';
 import type { ProjectRow } from '../../tenancy/control/control-rows.js';
 import { auditOriginOf } from '../observability/audit-request.js';
@@ -83,7 +84,9 @@ const DROP_FEED: Operation = {
     const { row } = projectOfOwner(call, OWNER);
     const entry = engine.audit.entryOfChange(auditOriginOf(request), { operation: 'drop_feed' });
     await engine.feeds.turnOff(await engine.projects.get(row.name), entry);
-    return { body: { success: true, message: 'the feed is off', feed: null } };
+    const waiting = (await engine.webhooks.list(row)).filter(({ isPaused }) => !isPaused).length;
+    const message = `the feed is off${waiting === 0 ? '' : `, so ${counted(waiting, 'webhook')} will be paused`}`;
+    return { body: { success: true, message, feed: null } };
   },
 };
 

@@ -56,14 +56,7 @@ const SAVE_SEGMENT: Operation = {
     const { request, engine, signal } = call;
     const body = request.body as wire.SegmentBody;
     const by = auditOriginOf(request);
-    const saved = await engine.segments.saveSegment(
-      engine.services,
-      ownProject(call),
-      nameInPath(call),
-      body,
-      by,
-      signal,
-    );
+    const saved = await engine.segments.saveSegment(ownProject(call), nameInPath(call), body, by, signal);
     return { body: { success: true, message: 'segment saved', segment: shownSegment(saved) } };
   },
 };

@@ -121,10 +121,12 @@ describe('refuses', () => {
 
   it('a query that yields no column "key", or cannot run', async () => {
     const put = (sql: string) => project.call('PUT', path('never'), { body: { sql, every: '1h' } });
-    expect(expectFailure(await put('SELECT id FROM people'), 400, 'sql_error').message).toBe(
-      'column "key" does not exist',
-    );
-    expectFailure(await put('SELECT id AS key FROM peopel'), 400, 'sql_error');
+    expect(expectFailure(await put('SELECT id FROM people'), 400, 'invalid_request')).toMatchObject({
+      ...{ message: '"sql" must be one query with a column "key"', hint: 'column "key" does not exist' },
+    });
+    expect(expectFailure(await put('SELECT id AS key FROM peopel'), 400, 'sql_error').postgres).toMatchObject({
+      position: 23,
+    });
     expectFailure(await put('SELECT id AS key FROM people WHER true'), 400, 'sql_error');
     expectFailure(await project.call('GET', path('never')), 404, 'not_found');
   });

@@ -125,6 +125,22 @@ describe('refuses', () => {
     expectFailure(await project.call('GET', path('bad')), 404, 'not_found');
   });
 
+  it('SQL that Postgres cannot parse, names that it does not find, and another number of parameters', async () => {
+    const refused = async (sql: string, parameters: object[] = []) =>
+      expectFailure(await project.call('PUT', path('bad'), { body: { sql, parameters } }), 400, 'sql_error');
+    expect((await refused('SELECT 1 FORM orders')).postgres).toMatchObject({ sqlstate: '42601', position: 15 });
+    expect((await refused('SELECT * FROM ordrs')).message).toContain('"ordrs" does not exist');
+    expect((await refused('SELECT totl FROM orders')).hint).toContain('orders.total');
+    const counted = await project.call('PUT', path('bad'), { body: { ...BY_COUNTRY, parameters: [] } });
+    expect(expectFailure(counted, 400, 'invalid_request').message).toBe(
+      'The SQL uses the parameters up to $2, and "parameters" names 0',
+    );
+    expectFailure(await project.call('GET', path('bad')), 404, 'not_found');
+    // A later statement may use what an earlier one makes.
+    await save('several', { sql: 'CREATE TABLE made (a int); INSERT INTO made VALUES (1)', writes: true });
+    await refused('SELECT 1; SELEC 2');
+  });
+
   it('missing, unknown and wrong values, each named, and runs nothing', async () => {
     const response = await run('by-country', { countri: 'DE', more_than: '5' });
     const { errors } = expectFailure(response, 400, 'invalid_request');
