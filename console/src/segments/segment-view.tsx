@@ -6,7 +6,7 @@ import type { DetailedSegment } from '../../../src/contract/wire/segments.js';
 import { ActionForm } from '../parts/action-form.js';
 import { Alert } from '../parts/announcements.js';
 import { send } from '../parts/api-request.js';
-import { counted, dayAndTime } from '../parts/formats.js';
+import { count, counted, dayAndTime } from '../parts/formats.js';
 import { useLoaded } from '../parts/loaded.js';
 import { Table } from '../parts/table.js';
 import { linkToQuery } from '../route.js';
@@ -87,6 +87,8 @@ interface Change {
 
 const CHANGES = 'SELECT id, key, change, at FROM segment_changes WHERE segment = $1 ORDER BY id DESC';
 
+const COUNT = 'SELECT count(*) AS n FROM segment_members WHERE segment = $1';
+
 const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 
 function Contents({ name }: { name: string }) {
@@ -96,7 +98,7 @@ function Contents({ name }: { name: string }) {
     <>
       <Alert>{error}</Alert>
       <section aria-labelledby="members-title">
-        <h2 id="members-title">Members</h2>
+        <h2 id="members-title">Members{value !== undefined && `: ${count(value.count)}`}</h2>
         {value?.members.length === 0 && <p class="quiet">It has none.</p>}
         {value !== undefined && value.members.length > 0 && (
           <Table
@@ -135,7 +137,14 @@ function Contents({ name }: { name: string }) {
   );
 }
 
-async function contentsOf(name: string): Promise<{ members: Member[]; isMore: boolean; changes: Change[] }> {
+interface ContentsOf {
+  readonly count: number;
+  readonly members: Member[];
+  readonly isMore: boolean;
+  readonly changes: Change[];
+}
+
+async function contentsOf(name: string): Promise<ContentsOf> {
   const { client } = currentSession();
   const members: Member[] = [];
   for await (const member of client.segments.members(name)) {
@@ -144,5 +153,11 @@ async function contentsOf(name: string): Promise<{ members: Member[]; isMore: bo
   }
   const options = { read_only: hasScope('sql:read'), max_rows: SHOWN };
   const { rows } = await client.query<Change>(CHANGES, [name], options);
-  return { members: members.slice(0, SHOWN), isMore: members.length > SHOWN, changes: rows };
+  const all = await client.query<{ n: number }>(COUNT, [name], options);
+  return {
+    count: all.rows[0]?.n ?? 0,
+    members: members.slice(0, SHOWN),
+    isMore: members.length > SHOWN,
+    changes: rows,
+  };
 }

@@ -3,10 +3,13 @@
  */
 export function Params({
   count,
+  names,
   values,
   onChange,
 }: {
   count: number;
+  /** What they are called, as far as that is known. */
+  names: readonly string[];
   values: readonly (string | null)[];
   onChange: (values: readonly (string | null)[]) => void;
 }) {
@@ -20,6 +23,7 @@ export function Params({
         <div class="param" key={i}>
           <label class="mono" for={`param-${i}`}>
             ${i + 1}
+            {names[i] !== undefined && ` ${names[i]}`}
           </label>
           <input
             id={`param-${i}`}

@@ -95,7 +95,8 @@ export function SavedQueries() {
 }
 
 function ProjectQuery({ query }: { query: Query }) {
-  const { name, sql, updated_by: by, updated_at: at, writes } = query;
+  const { name, sql, parameters, updated_by: by, updated_at: at, writes } = query;
+  const paramNames = parameters.map((parameter) => parameter.name);
   const title = titleOf(query);
   const remove = async () => {
     try {
@@ -113,7 +114,7 @@ function ProjectQuery({ query }: { query: Query }) {
         type="button"
         class="side-entry"
         title={sql}
-        onClick={() => openTab(sql, title, { chart: chartOf(query) })}
+        onClick={() => openTab(sql, title, { chart: chartOf(query), paramNames })}
       >
         <span class="side-text">{title}</span>
         <span class="side-fact quiet">

@@ -186,6 +186,7 @@ export function SqlScreen() {
         </span>
         <Params
           count={params}
+          names={tab.value?.paramNames ?? []}
           values={tab.value?.params ?? []}
           onChange={(values) => changeTab(currentId.value, { params: values })}
         />

@@ -15,6 +15,8 @@ export interface Tab extends ResultSettings {
   readonly text: string;
   /** null is NULL. */
   readonly params: readonly (string | null)[];
+  /** What a saved query calls its parameters. */
+  readonly paramNames?: readonly string[] | undefined;
   readonly readOnly: boolean;
 }
 
@@ -89,7 +91,11 @@ function emptyTab(others: readonly Tab[]): Tab {
   return { id: newId(), title: `Query ${n}`, text: '', params: [], readOnly: true };
 }
 
-export function openTab(text = '', title?: string, more: Partial<Pick<Tab, 'chart' | 'params'>> = {}): void {
+export function openTab(
+  text = '',
+  title?: string,
+  more: Partial<Pick<Tab, 'chart' | 'params' | 'paramNames'>> = {},
+): void {
   const tab = { ...emptyTab(tabs.value), text, ...more, ...(title === undefined ? {} : { title }) };
   known.add(tab.id);
   tabs.value = [...tabs.value, tab];

@@ -56,7 +56,7 @@ export class Queries {
       () => checkParameters(parameters),
       () => checkChart(chart),
     );
-    checkCount(parameters, (await checkSql(splitter, project, sql, signal)) ?? 0);
+    checkCount(parameters, await checkSql(splitter, project, sql, signal));
     const entry = audit.entryOfChange(by, { operation: 'save_query', object: name });
     const declaration = { sql, parameters, chart, description, writes };
     const options = { by: authorOf(by), most: LIMITS.queriesPerProject, mayWrite };
@@ -125,12 +125,15 @@ function checkParameters(parameters: readonly QueryParameter[]): void {
   if (twice !== undefined) throw new EngineError('invalid_request', `Two parameters are called "${twice.name}"`);
 }
 
-/** @param used how many the SQL uses @throws EngineError invalid_request */
-function checkCount(parameters: readonly QueryParameter[], used: number): void {
-  if (parameters.length === used) return;
-  const most = used === 0 ? 'no parameter' : `the parameters up to $${used}`;
-  const message = `The SQL uses ${most}, and "parameters" names ${parameters.length}`;
-  throw new EngineError('invalid_request', message, { hint: '"parameters" names $1, $2 and so on, in this order.' });
+/** @param used how many the SQL uses; null: it has several statements @throws EngineError invalid_request */
+function checkCount({ length }: readonly QueryParameter[], used: number | null): void {
+  if (length === (used ?? 0)) return;
+  const what =
+    used === null
+      ? 'Only a single statement can have parameters'
+      : `The SQL uses ${used === 0 ? 'no parameter' : `the parameters up to $${used}`}`;
+  const hint = '"parameters" names $1, $2 and so on, in this order.';
+  throw new EngineError('invalid_request', `${what}, and "parameters" names ${length}`, { hint });
 }
 
 /** @throws EngineError invalid_request */

@@ -45,6 +45,8 @@ describe('a saved query', () => {
       body: { parameters: { p1: 'y' } },
     });
     expect(ran.body).toMatchObject({ rows: [{ a: 'x' }] });
+    await page.getByRole('button', { name: 'Orders of München by token' }).click();
+    await page.getByLabel('$1 p1', { exact: true }).waitFor();
     await page.getByRole('button', { name: 'Delete the saved query Orders of München' }).click();
     await page.getByText('Query Orders of München deleted').waitFor();
     expect(await queries()).toEqual([]);

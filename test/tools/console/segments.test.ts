@@ -53,6 +53,7 @@ describe('a segment', () => {
     await button('Run now').click();
     await dialog('Run buyers now').getByRole('button', { name: 'Run', exact: true }).click();
     await visitor.page.getByText('It has run: 3 changes').waitFor();
+    await visitor.page.getByRole('heading', { name: 'Members: 3' }).waitFor();
     await visitor.page.getByRole('region', { name: 'List of members' }).getByText('<b>bob</b>').waitFor();
     await visitor.page.getByRole('region', { name: 'List of changes' }).getByText('entered').first().waitFor();
     expect(await faultsOfLooks(visitor, 'segment')).toEqual([]);
