@@ -30,6 +30,8 @@ export function usageCommand(): Command {
     const { format, month, from, to, project } = command.opts<Options>();
     const given = Object.entries({ month, from, to, project }).filter(([, value]) => value !== undefined);
     const days = await withAdminSocket(command, (admin) => allDays(admin, given as [string, string][]));
+    if (days.length === 0)
+      process.stderr.write(`No usage${project === undefined ? '' : ` of a project "${project}"`} in these days\n`);
     process.stdout.write(
       PRINTED[format](days)
         .map((line) => `${line}\n`)

@@ -282,6 +282,12 @@ describe('on the running service', () => {
     expectFailure(await answersAfter(401, 'token', 'revoke', id), 401, 'unauthorized');
   });
 
+  it('says that nobody has used a project of a mistaken name', async () => {
+    const { code, stdout, stderr } = await run('usage', '--project', 'liev');
+    expect([code, stderr]).toEqual([0, 'No usage of a project "liev" in these days\n']);
+    expect(stdout).toMatch(/^DAY +PROJECT/);
+  });
+
   it('makes the service refuse the tokens of a deleted project soon', async () => {
     ({ token } = await json<{ token: string }>('token', 'create', '--project', 'live'));
     expect((await ask()).status).toBe(200);

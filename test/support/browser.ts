@@ -68,7 +68,7 @@ export async function openPage(
 ): Promise<WatchedPage> {
   const context = await browser.newContext(options);
   // A busy machine takes long to show a page.
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const complaints: string[] = [];
   const asked: string[] = [];
