@@ -112,7 +112,9 @@ interface Violation {
 async function axeViolations(page: Page): Promise<string[]> {
   if (await page.evaluate(`typeof axe === 'undefined'`)) await page.evaluate(await readFile(AXE, 'utf8'));
   await page.evaluate(TRANSITIONS_END);
-  const { violations } = await page.evaluate<{ violations: readonly Violation[] }>('axe.run()');
+  const { violations } = await page.evaluate<{ violations: readonly Violation[] }>(
+    `axe.run({ resultTypes: ['violations'] })`,
+  );
   return violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target, failureSummary }) => `${id}: ${help}: ${target.join(' ')}: ${failureSummary}`),
   );
