@@ -284,7 +284,8 @@ describe.each([
       { ...connection, database: placement.database },
       async (client) => {
         await client.query('BEGIN; LOCK TABLE data.events IN SHARE MODE');
-        const writing = project.call('POST', '/api/cdp/sql', { body: { sql: 'INSERT INTO events (n) VALUES (77)' } });
+        const body = { sql: 'INSERT INTO events (n) VALUES (77)', timeout_ms: 60_000 };
+        const writing = project.call('POST', '/api/cdp/sql', { body });
         const waiting = `SELECT FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
         await expect.poll(async () => (await client.query(waiting)).rowCount).toBe(1);
         expect((await set({ url_reference: `env:${after}` })).status).toBe(200);
