@@ -1,4 +1,4 @@
-/** The feed of one project: its log, the collector while its server runs, and the readers that wait for more. */
+/** The feed of one project: its log, the collector while its server runs, and pages of changes for readers. */
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
@@ -30,6 +30,7 @@ import {
   type WalKept,
   walKept,
 } from './set-up.js';
+import { WaitingReaders } from './waiting-readers.js';
 
 /** Where the feed's files and its server are. */
 export interface FeedPlace {
@@ -82,10 +83,6 @@ const RETRY_MS = 2_000;
 const DRAIN_MS = 5_000;
 /** Maximum size of the changes of an answer; one may exceed it. */
 const PAGE_BYTES = 4 * 1024 * 1024;
-/** Readers that wait for one project. */
-const MAX_WAITING = 250;
-/** For each other reader, changes are collected for so long: telling all of every single one would take the service all its time. */
-const TELL_MS = 2;
 const SHARED_PAGES = 4;
 /** After every change of a transaction. */
 const AFTER_ALL = 2 ** 31;
@@ -102,10 +99,7 @@ export class Feed {
   private isServerRunning = false;
   private isOff = false;
   private retry: NodeJS.Timeout | undefined;
-  private readonly waiting = new Set<() => void>();
-  /** How far readers have been told of, when, and how many have read it. */
-  private told: { readonly end: Place; readonly at: number; readers: number } | null = null;
-  private telling: NodeJS.Timeout | undefined;
+  private readonly waiting = new WaitingReaders(() => this.log && this.log.end);
   private readonly rights = new Map<string, { readonly at: number; readonly rights: Promise<Rights> }>();
   /** Counts changes of the schema and of rights. */
   private generation = 0;
@@ -137,7 +131,7 @@ export class Feed {
     this.log = log;
     this.reader = log && new LogReader(log);
     this.pages.clear();
-    this.tell();
+    this.waiting.tell();
   }
 
   // While the server runs
@@ -194,7 +188,7 @@ export class Feed {
 
   private collectorEvents(log: FeedLog): CollectorEvents {
     return {
-      stored: () => this.tellSoon(),
+      stored: () => this.waiting.tellSoon(),
       described: ({ table_oid: oid, key }) => {
         if (oid !== null) log.keys.set(Number(oid), key);
         this.forgetRights();
@@ -323,10 +317,10 @@ export class Feed {
     for (;;) {
       const page = await this.page(cursor, request);
       const waitMs = until - performance.now();
-      if (page.changes.length > 0 && this.told !== null) this.told.readers++;
+      if (page.changes.length > 0) this.waiting.countReader();
       if (page.changes.length > 0 || waitMs <= 0) return page;
       cursor = cursorOf(page.cursor);
-      await this.waitForMore(cursor, waitMs, request.signal);
+      await this.waiting.wait(cursor, waitMs, request.signal);
       request.signal.throwIfAborted();
     }
   }
@@ -377,7 +371,7 @@ export class Feed {
       const rights = await this.rightsOf(role);
       const { tables, operations, columns } = filter;
       const lists = [tables, operations, columns].map((list) => list && [...list]);
-      const end = this.told?.end ?? log.end;
+      const end = this.waiting.end ?? log.end;
       const key = JSON.stringify([cursorText(cursor), String(end.lsn), role, limit, lists, generation]);
       const visible = (oid: number) => this.visibleIn(rights, role, oid);
       const page =
@@ -444,45 +438,6 @@ export class Feed {
   /** What a table had that no longer exists is for its owner only: nobody knows what others might read. */
   private visibleIn(rights: Rights, role: string, oid: number): VisibleColumns {
     return rights.get(oid) ?? (rights.has(oid) || role !== this.place.placement.writer ? null : 'all');
-  }
-
-  private async waitForMore(place: Place, ms: number, signal: AbortSignal): Promise<void> {
-    if (this.waiting.size >= MAX_WAITING)
-      throw new EngineError('rate_limited', `${MAX_WAITING} readers wait for changes of this project`, {
-        retryAfter: 5,
-      });
-    // It may have been aborted while the page was read, and tells of that only once.
-    if (signal.aborted || this.told === null || isBefore(place, this.told.end)) return;
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', done);
-        this.waiting.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      signal.addEventListener('abort', done);
-      this.waiting.add(done);
-    });
-  }
-
-  private tellSoon(): void {
-    if (this.telling !== undefined) return;
-    const { at = 0, readers = 0 } = this.told ?? {};
-    const waitMs = at + (Math.min(readers, MAX_WAITING) - 1) * TELL_MS - performance.now();
-    if (waitMs <= 0) return this.tell();
-    const again = () => {
-      this.telling = undefined;
-      this.tellSoon();
-    };
-    this.telling = setTimeout(again, waitMs).unref();
-  }
-
-  private tell(): void {
-    clearTimeout(this.telling);
-    this.telling = undefined;
-    this.told = this.log && { end: this.log.end, at: performance.now(), readers: 0 };
-    for (const done of this.waiting) done();
   }
 
   /**
