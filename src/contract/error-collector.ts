@@ -86,6 +86,15 @@ export function checkAll<T extends readonly unknown[]>(...checks: { readonly [K 
   return results as unknown as T;
 }
 
+/** A check for {@link checkAll} of what has to be waited for. */
+export const awaited = <T>(result: Promise<T>): Promise<() => T> =>
+  result.then(
+    (value) => () => value,
+    (error: unknown) => () => {
+      throw error;
+    },
+  );
+
 /** The error that a check throws; undefined if it throws none. */
 export function errorOf(check: () => void): EngineError | undefined {
   try {

@@ -3,7 +3,7 @@ import { type JsonNode, memberOf } from '../../codec/index.js';
 import type { AuditOrigin } from '../../contract/audit.js';
 import type { ColumnType } from '../../contract/column-types.js';
 import { didYouMean } from '../../contract/did-you-mean.js';
-import { checkAll, ErrorCollector } from '../../contract/error-collector.js';
+import { awaited, checkAll, ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
@@ -51,12 +51,13 @@ export class Queries {
     const { control, audit, splitter } = this.services;
     const { sql, parameters = [], chart = null, description = null, writes = false } = body;
     if (writes && !mayWrite) throw needsWrite();
-    checkAll(
+    const [, , , used] = checkAll(
       () => checkSavedName(name),
       () => checkParameters(parameters),
       () => checkChart(chart),
+      await awaited(checkSql(splitter, project, sql, signal)),
     );
-    checkCount(parameters, await checkSql(splitter, project, sql, signal));
+    checkCount(parameters, used);
     const entry = audit.entryOfChange(by, { operation: 'save_query', object: name });
     const declaration = { sql, parameters, chart, description, writes };
     const options = { by: authorOf(by), most: LIMITS.queriesPerProject, mayWrite };

@@ -1,6 +1,6 @@
 /** The schedules of a project, or its segments: saving, listing, pausing and deleting them. `scheduler.ts` runs them. */
 import type { AuditOrigin } from '../../contract/audit.js';
-import { checkAll } from '../../contract/error-collector.js';
+import { awaited, checkAll } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { didYouMean } from '../../contract/did-you-mean.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -63,23 +63,30 @@ export class Schedules {
     by: AuditOrigin,
     signal: AbortSignal,
   ): Promise<ScheduleRow> {
-    const { control, audit, splitter } = this.services;
+    const { control, audit } = this.services;
     const { checkTimeZone, timesOf } = await loadTimes();
-    const [, , times] = checkAll(
+    const [, , times, sql] = checkAll(
       () => checkSavedName(name),
       () => checkTimeZone(declaration.timeZone),
       () => timesOf(declaration),
+      await awaited(this.checkedSql(project, declaration.sql, signal)),
     );
-    await checkSql(splitter, project, declaration.sql, signal);
     await requireRole(control, project, declaration.role);
     const options = { nextAt: times.next(new Date()), by: authorOf(by), most: LIMITS.schedulesPerProject };
     const entry = audit.entryOfChange(by, { operation: `save_${this.kind}`, object: name });
-    const saved = await control.schedules.save(this.keyOf(project, name), declaration, options, entry);
+    const saved = await control.schedules.save(this.keyOf(project, name), { ...declaration, sql }, options, entry);
     if (saved !== null) return saved;
     throw new EngineError(
       'invalid_request',
       `The project has ${LIMITS.schedulesPerProject} schedules and segments, which is the maximum`,
     );
+  }
+
+  /** @returns the SQL to store @throws EngineError those of `checkSql` */
+  protected async checkedSql(project: Project, sql: string, signal: AbortSignal): Promise<string> {
+    const parameters = await checkSql(this.services.splitter, project, sql, signal);
+    if (parameters) throw new EngineError('invalid_request', '"sql" has parameters, for which nobody gives values');
+    return sql;
   }
 
   /** Lets it wait until it is resumed; a run that has begun goes on. @throws EngineError not_found */

@@ -5,7 +5,7 @@ import { tokensOf } from '../../contract/sql-tokens.js';
 import type { Segment, SegmentBody } from '../../contract/wire/segments.js';
 import type { Project } from '../../db/project.js';
 import type { ControlDatabase } from '../../tenancy/control/control.js';
-import type { ScheduleRow } from '../../tenancy/control/schedule-rows.js';
+import type { Declaration, ScheduleRow } from '../../tenancy/control/schedule-rows.js';
 import type { Audit } from '../audit/audit.js';
 import { mainKeyword } from '../parser/keywords.js';
 import type { Splitter } from '../parser/splitter.js';
@@ -26,23 +26,16 @@ export class Segments extends Schedules {
     super(of, 'segment');
   }
 
-  /** @throws EngineError as those of `save`; invalid_request if the SQL is not one query with a column `key` */
-  async saveSegment(
-    project: Project,
-    name: string,
-    { max_change: maxChange = null, ...body }: SegmentBody,
-    by: AuditOrigin,
-    signal: AbortSignal,
-  ): Promise<ScheduleRow> {
-    const [query, ...others] = await this.of.splitter.split(body.sql, parsingRequestOf(project, signal));
+  /** @throws EngineError those of `checkSql`; invalid_request unless it is one query with a column `key` */
+  protected override async checkedSql(project: Project, text: string, signal: AbortSignal): Promise<string> {
+    const { splitter } = this.of;
+    const [query, ...others] = await splitter.split(text, parsingRequestOf(project, signal));
     if (query === undefined || others.length > 0 || mainKeyword(query.text) !== 'SELECT') throw noKey();
-    const sql = upToSemicolon(query.text);
-    await checkSql(this.of.splitter, project, sql, signal);
-    await checkSql(this.of.splitter, project, keysOf(sql), signal).catch((error: unknown) => {
+    const sql = await super.checkedSql(project, upToSemicolon(query.text), signal);
+    await checkSql(splitter, project, keysOf(sql), signal).catch((error: unknown) => {
       throw error instanceof EngineError && error.code === 'sql_error' ? noKey(error) : error;
     });
-    const declaration = { ...declarationOf(body), sql, maxChange };
-    return this.save(project, name, declaration, by, signal);
+    return sql;
   }
 
   /**
@@ -73,6 +66,11 @@ function upToSemicolon(text: string): string {
   for (const { kind, from } of tokensOf(text)) if (kind === 'sign' && text[from] === ';') return text.slice(0, from);
   return text;
 }
+
+export const segmentDeclarationOf = ({ max_change: maxChange = null, ...body }: SegmentBody): Declaration => ({
+  ...declarationOf(body),
+  maxChange,
+});
 
 export function shownSegment(row: ScheduleRow): Segment {
   const { role: _, ...schedule } = shownSchedule(row);

@@ -6,7 +6,7 @@ import * as wire from '../../contract/wire/segments.js';
 import { SqlResponse } from '../../contract/wire/sql.js';
 import type { Project } from '../../db/project.js';
 import { membersSql } from '../../engine/segments/segment-sql.js';
-import { shownSegment } from '../../engine/segments/segments.js';
+import { segmentDeclarationOf, shownSegment } from '../../engine/segments/segments.js';
 import { auditOriginOf } from '../observability/audit-request.js';
 import type { Call } from '../route.js';
 import { projectOfOwner } from './call-inputs.js';
@@ -56,7 +56,8 @@ const SAVE_SEGMENT: Operation = {
     const { request, engine, signal } = call;
     const body = request.body as wire.SegmentBody;
     const by = auditOriginOf(request);
-    const saved = await engine.segments.saveSegment(ownProject(call), nameInPath(call), body, by, signal);
+    const declaration = segmentDeclarationOf(body);
+    const saved = await engine.segments.save(ownProject(call), nameInPath(call), declaration, by, signal);
     return { body: { success: true, message: 'segment saved', segment: shownSegment(saved) } };
   },
 };

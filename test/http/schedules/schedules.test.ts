@@ -207,9 +207,11 @@ describe('refuses', () => {
   const refused = (name: string, body: object) => project.call('PUT', path(name), { body });
 
   it('names every wrong place, and saves nothing', async () => {
-    const response = await refused('9wrong', { sql: 'SELECT 1', cron: 'no', time_zone: 'Mars/North' });
+    const response = await refused('9wrong', { sql: 'SELEC 1', cron: 'no', time_zone: 'Mars/North' });
     const { errors } = expectFailure(response, 400, 'invalid_name');
-    expect(errors?.map(({ error }) => error)).toEqual(['invalid_name', 'invalid_request', 'invalid_request']);
+    expect(errors?.map(({ error }) => error)).toEqual([
+      ...['invalid_name', 'invalid_request', 'invalid_request', 'sql_error'],
+    ]);
     expect(response.text).toContain('Mars/North');
     expectFailure(await project.call('GET', path('9wrong')), 404, 'not_found');
   });
@@ -223,6 +225,8 @@ describe('refuses', () => {
     expectFailure(await refused('bad', { sql: 'SELECT 1', ...YEARLY, role: 'nobody' }), 404, 'not_found');
     expectFailure(await refused('bad', { sql: 'BEGIN; SELECT 2', ...YEARLY }), 400, 'statement_not_allowed');
     expectFailure(await refused('bad', { sql: ' '.repeat(65_537), ...YEARLY }), 400, 'invalid_request');
+    expectFailure(await refused('bad', { sql: 'SELECT $1::int', ...YEARLY }), 400, 'invalid_request');
+    expectFailure(await refused('bad', { sql: 'DELETE FROM missing', ...YEARLY }), 400, 'sql_error');
     expectFailure(await project.call('GET', path('bad')), 404, 'not_found');
   });
 

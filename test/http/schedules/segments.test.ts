@@ -112,7 +112,10 @@ describe('works', () => {
 
 describe('refuses', () => {
   it('SQL that is not one query, and a role', async () => {
-    for (const body of [{ sql: 'DELETE FROM people' }, { sql: 'SELECT 1; SELECT 2' }, { sql: QUERY, role: 'x' }]) {
+    const parameter = { sql: 'SELECT $1::int AS key' };
+    for (const body of [
+      ...[{ sql: 'DELETE FROM people' }, { sql: 'SELECT 1; SELECT 2' }, { sql: QUERY, role: 'x' }, parameter],
+    ]) {
       const response = await project.call('PUT', path('bad'), { body: { every: '1h', ...body } });
       expectFailure(response, 400, 'invalid_request');
     }
