@@ -74,6 +74,8 @@ export class FeedLog {
   private pendingCommit: { readonly end: Place; readonly filled: number } | null = null;
   private isDirty = false;
   private tail: Tail | null = null;
+  /** Somebody has looked for it since it began: nobody pays for one that is not read. */
+  private isTailRead = false;
 
   private constructor(
     private readonly folder: string,
@@ -214,7 +216,8 @@ export class FeedLog {
   private remember(segment: Segment, bytes: Buffer): void {
     let { tail } = this;
     if (tail?.segment !== segment || tail.filled + bytes.length > TAIL_BYTES) {
-      if (bytes.length > TAIL_BYTES) return this.forgetTail();
+      if (bytes.length > TAIL_BYTES || !this.isTailRead) return this.forgetTail();
+      this.isTailRead = false;
       // A new buffer, because a reader may have a part of the old one.
       tail = this.tail = { segment, offset: segment.bytes, bytes: Buffer.allocUnsafe(TAIL_BYTES), filled: 0 };
     }
@@ -224,6 +227,7 @@ export class FeedLog {
 
   /** The bytes of a segment between two offsets, if they are in memory. */
   inTail(segment: Segment, from: number, to: number): Buffer | null {
+    this.isTailRead = true;
     const { tail } = this;
     if (tail?.segment !== segment || from < tail.offset) return null;
     return tail.bytes.subarray(from - tail.offset, to - tail.offset);
