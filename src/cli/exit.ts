@@ -37,12 +37,24 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 export class UsageError extends FileError {}
 
 /** The service rejected this SQL, to which positions in the error refer. */
-export class SqlError extends Error {
+class SqlError extends Error {
   constructor(
     readonly sql: string,
     override readonly cause: CdpError,
   ) {
     super(cause.message);
+  }
+}
+
+/** Lets errors show the place in the SQL, and replaces the service's hint about "params", which is an option here. */
+export async function explainingSql<T>(sql: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof CdpError)) throw error;
+    const concernsParams = error.code === 'invalid_request' && error.message.includes('"params"');
+    const hint = concernsParams ? '"params" are the values of --param, one for each of $1, $2, …' : error.hint;
+    throw new SqlError(sql, error.with(error.message, { hint }));
   }
 }
 

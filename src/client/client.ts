@@ -256,18 +256,18 @@ export class CdpClient {
   }
 
   /** The project's feed of changes; null: it has none. */
-  feed(options?: ReadOptions): Promise<FeedState | null> {
-    return this.#feed('GET', undefined, options);
+  async feed(options?: ReadOptions): Promise<FeedState | null> {
+    return (await this.#feed('GET', undefined, options)).feed;
   }
 
   /** Keeps changes from now on; for the first time, the project's server restarts. What is missing has its default. */
   async setFeed(settings: FeedBody = {}, options?: ReadOptions): Promise<FeedState> {
-    return (await this.#feed('PUT', settings, options)) as FeedState;
+    return (await this.#feed('PUT', settings, options)).feed as FeedState;
   }
 
-  /** Keeps no more changes, and deletes those that are kept. */
-  async dropFeed(options?: ReadOptions): Promise<void> {
-    await this.#feed('DELETE', undefined, options);
+  /** Keeps no more changes, and deletes those that are kept. @returns what that means for webhooks, for people */
+  async dropFeed(options?: ReadOptions): Promise<string> {
+    return (await this.#feed('DELETE', undefined, options)).message;
   }
 
   /**
@@ -621,12 +621,8 @@ export class CdpClient {
     return (await this.#settings<EventsResponse>(method, '/api/cdp/events', settings, options)).events;
   }
 
-  async #feed(
-    method: ApiCall['method'],
-    settings: FeedBody | undefined,
-    options?: ReadOptions,
-  ): Promise<FeedState | null> {
-    return (await this.#settings<FeedResponse>(method, '/api/cdp/feed', settings, options)).feed;
+  #feed(method: ApiCall['method'], settings: FeedBody | undefined, options?: ReadOptions): Promise<FeedResponse> {
+    return this.#settings(method, '/api/cdp/feed', settings, options);
   }
 
   /** Without a key: it changes more than the project's database, so that no transaction could hold one. */

@@ -131,7 +131,7 @@ export class Feed {
     this.log = log;
     this.reader = log && new LogReader(log);
     this.pages.clear();
-    this.waiting.tell();
+    this.waiting.wake();
   }
 
   // While the server runs
@@ -188,7 +188,7 @@ export class Feed {
 
   private collectorEvents(log: FeedLog): CollectorEvents {
     return {
-      stored: () => this.waiting.tellSoon(),
+      stored: () => this.waiting.wakeSoon(),
       described: ({ table_oid: oid, key }) => {
         if (oid !== null) log.keys.set(Number(oid), key);
         this.forgetRights();

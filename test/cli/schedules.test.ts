@@ -43,7 +43,7 @@ describe('works', () => {
       ...{ paused: true, timeout_ms: 600_000, missed: 'skip', runs: [{ outcome: 'ok', rows: 1 }] },
     });
     expect(await schedule('resume', 'nightly')).toContain('Schedule nightly resumed; next run');
-    expect(await schedule('delete', 'nightly')).toBe('Schedule nightly dropped\n');
+    expect(await schedule('drop', 'nightly')).toBe('Schedule nightly dropped\n');
     expect(await schedule('list')).toBe('No schedules yet\n');
   });
 
@@ -53,6 +53,7 @@ describe('works', () => {
     expect(JSON.parse(await schedule('show', 'of-file', '--json'))).toMatchObject({
       ...{ sql: 'SELECT 1;\nSELECT 2', every: '15m', cron: null },
     });
+    expect(await schedule('delete', 'of-file')).toBe('Schedule of-file dropped\n');
   });
 });
 

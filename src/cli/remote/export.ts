@@ -9,7 +9,7 @@ import { createGzip } from 'node:zlib';
 import { Command, Option } from 'commander';
 import { NAME_PATTERN } from '../../contract/names.js';
 import { isMissing } from '../../files.js';
-import { UsageError, PROGRAM } from '../exit.js';
+import { explainingSql, UsageError, PROGRAM } from '../exit.js';
 import { abortOnSignals } from '../signals.js';
 import { printChunks } from '../terminal/output.js';
 import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
@@ -17,7 +17,7 @@ import { quoted } from '../terminal/text.js';
 import { clientFromOptions, ownProject } from './profiles.js';
 import { collect, needsOption, numbersOption, remoteOptions, whole } from './remote-options.js';
 import { EXPORT_FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
-import { explainingSql, warnOfEarlierRows } from './sql.js';
+import { warnOfEarlierRows } from './sql.js';
 import { requireFolderOf } from './user-files.js';
 
 const FORMATS = [...TEXT_FORMATS, 'parquet'] as const;

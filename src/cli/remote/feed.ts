@@ -55,11 +55,8 @@ function off(): Command {
     .description('Keep no more changes, and delete those that are kept')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async () => {
-    const client = await clientFromOptions(command);
-    await client.dropFeed();
-    const waiting = (await client.webhooks.list()).filter(({ status }) => status !== 'paused').length;
-    const lost = `${counted(waiting, 'webhook')} will be paused, and can only be replayed from a cursor of a new feed`;
-    print(command, { feed: null }, [...inWords(null), ...(waiting === 0 ? [] : [lost])]);
+    const message = await (await clientFromOptions(command)).dropFeed();
+    print(command, { feed: null }, [message.replace(/^t/, 'T')]);
   });
 }
 

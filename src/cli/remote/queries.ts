@@ -5,13 +5,13 @@ import { CdpError } from '../../client/error.js';
 import { rawJson } from '../../client/json.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import type { Query, QueryBody, QueryParameter } from '../../contract/wire/queries.js';
+import { explainingSql } from '../exit.js';
 import { fitting, terminalWidth } from '../terminal/grid.js';
 import { print, printChunks, printLines, writeLines } from '../terminal/output.js';
 import { clientFromOptions } from './profiles.js';
 import { milliseconds, remoteOptions, whole } from './remote-options.js';
 import { printWarnings, resultLines, resultsIn } from './results.js';
 import { named, savedSql } from './timed.js';
-import { explainingSql } from './sql.js';
 
 export function queryCommand(): Command {
   return new Command('query')
@@ -44,7 +44,8 @@ function save(): Command {
       ...(writes && { writes }),
     };
     const client = await clientFromOptions(command);
-    await explainingSql(sql, async () => print(command, await client.saveQuery(name, body), [`Query ${name} saved`]));
+    const query = await explainingSql(sql, () => client.saveQuery(name, body));
+    print(command, query, [`Query ${name} saved`]);
   });
 }
 

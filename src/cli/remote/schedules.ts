@@ -1,11 +1,11 @@
 /** `cdp schedule save|list|show|run|pause|resume|drop`: SQL that the service runs at times that the project names. */
 import { Command } from 'commander';
 import type { ScheduleBody } from '../../contract/wire/schedules.js';
+import { explainingSql } from '../exit.js';
 import { print } from '../terminal/output.js';
 import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 import { listLines, named, nextOf, runLines, savedOf, savedSql, saving, shownLines } from './timed.js';
-import { explainingSql } from './sql.js';
 
 export function scheduleCommand(): Command {
   return new Command('schedule')
@@ -29,10 +29,8 @@ function save(): Command {
     const sql = await savedSql(command, argument, 'DELETE FROM');
     const body: ScheduleBody = { sql, ...savedOf(command), ...(role === undefined ? {} : { role }) };
     const client = await clientFromOptions(command);
-    await explainingSql(sql, async () => {
-      const schedule = await client.saveSchedule(name, body);
-      print(command, schedule, [`Schedule ${name} saved; ${nextOf(schedule)}`]);
-    });
+    const schedule = await explainingSql(sql, () => client.saveSchedule(name, body));
+    print(command, schedule, [`Schedule ${name} saved; ${nextOf(schedule)}`]);
   });
 }
 

@@ -3,13 +3,13 @@ import { Command, InvalidArgumentError } from 'commander';
 import type { Segment, SegmentBody } from '../../contract/wire/segments.js';
 import { abortOnSignals } from '../signals.js';
 import { fitting } from '../terminal/grid.js';
+import { explainingSql } from '../exit.js';
 import { print, printLines } from '../terminal/output.js';
 import { countedRows } from '../terminal/progress.js';
 import { exportRows, fileOptions, type FileOptions } from './export.js';
 import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 import { listLines, named, nextOf, runLines, savedOf, savedSql, saving, shownLines } from './timed.js';
-import { explainingSql } from './sql.js';
 
 export function segmentCommand(): Command {
   return new Command('segment')
@@ -38,10 +38,8 @@ function save(): Command {
       ...(maxChange === undefined ? {} : { max_change: maxChange }),
     };
     const client = await clientFromOptions(command);
-    await explainingSql(sql, async () => {
-      const segment = await client.segments.save(name, body);
-      print(command, segment, [`Segment ${name} saved, ${guardOf(segment)}; ${nextOf(segment)}`]);
-    });
+    const segment = await explainingSql(sql, () => client.segments.save(name, body));
+    print(command, segment, [`Segment ${name} saved, ${guardOf(segment)}; ${nextOf(segment)}`]);
   });
 }
 

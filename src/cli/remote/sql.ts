@@ -5,10 +5,9 @@
 import { text } from 'node:stream/consumers';
 import { Command, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';
-import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
 import { counted } from '../../contract/message-text.js';
-import { PROGRAM, SqlError, UsageError } from '../exit.js';
+import { explainingSql, PROGRAM, UsageError } from '../exit.js';
 import { clientFromOptions } from './profiles.js';
 import { collect, milliseconds, numbersOption, remoteOptions, whole } from './remote-options.js';
 import { terminalWidth } from '../terminal/grid.js';
@@ -110,18 +109,6 @@ async function statement(argument: string | undefined, { file }: Options): Promi
   const sql = argument ?? (file === undefined ? await text(process.stdin) : await readTextFile(file));
   if (sql.trim() === '') throw new UsageError('The SQL is empty');
   return sql;
-}
-
-/** Lets errors show the place in the SQL, and replaces the service's hint about "params", which is an option here. */
-export async function explainingSql(sql: string, work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    if (!(error instanceof CdpError)) throw error;
-    const concernsParams = error.code === 'invalid_request' && error.message.includes('"params"');
-    const hint = concernsParams ? '"params" are the values of --param, one for each of $1, $2, …' : error.hint;
-    throw new SqlError(sql, error.with(error.message, { hint }));
-  }
 }
 
 /** A stream contains only the rows of the last statement. */

@@ -57,7 +57,7 @@ export class Queries {
       () => checkChart(chart),
       await awaited(checkSql(splitter, project, sql, signal)),
     );
-    checkCount(parameters, used);
+    checkParameterCount(parameters, used);
     const entry = audit.entryOfChange(by, { operation: 'save_query', object: name });
     const declaration = { sql, parameters, chart, description, writes };
     const options = { by: authorOf(by), most: LIMITS.queriesPerProject, mayWrite };
@@ -127,7 +127,7 @@ function checkParameters(parameters: readonly QueryParameter[]): void {
 }
 
 /** @param used how many the SQL uses; null: it has several statements @throws EngineError invalid_request */
-function checkCount({ length }: readonly QueryParameter[], used: number | null): void {
+function checkParameterCount({ length }: readonly QueryParameter[], used: number | null): void {
   if (length === (used ?? 0)) return;
   const what =
     used === null

@@ -20,7 +20,7 @@ import { type Audit, authorOf } from '../audit/audit.js';
 import type { Splitter } from '../parser/splitter.js';
 import { checkSql } from '../sql/check-sql.js';
 
-interface ScheduleServices {
+export interface ScheduleServices {
   readonly control: ControlDatabase;
   readonly audit: Audit;
   readonly splitter: Splitter;
@@ -29,7 +29,7 @@ interface ScheduleServices {
 /** Those of one kind. */
 export class Schedules {
   constructor(
-    private readonly services: ScheduleServices,
+    protected readonly services: ScheduleServices,
     private readonly kind: ScheduleKind,
   ) {}
 

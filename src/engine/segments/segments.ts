@@ -4,31 +4,22 @@ import { EngineError } from '../../contract/errors.js';
 import { tokensOf } from '../../contract/sql-tokens.js';
 import type { Segment, SegmentBody } from '../../contract/wire/segments.js';
 import type { Project } from '../../db/project.js';
-import type { ControlDatabase } from '../../tenancy/control/control.js';
 import type { Declaration, ScheduleRow } from '../../tenancy/control/schedule-rows.js';
-import type { Audit } from '../audit/audit.js';
 import { mainKeyword } from '../parser/keywords.js';
-import type { Splitter } from '../parser/splitter.js';
-import { declarationOf, Schedules, shownSchedule } from '../schedules/schedules.js';
+import { declarationOf, Schedules, type ScheduleServices, shownSchedule } from '../schedules/schedules.js';
 import { checkSql } from '../sql/check-sql.js';
 import { countSql } from '../sql/count-sql.js';
 import { parsingRequestOf, type SqlServices } from '../sql/run-sql.js';
 import { withoutMembers } from './segment-sql.js';
 
-interface SegmentServices {
-  readonly control: ControlDatabase;
-  readonly audit: Audit;
-  readonly splitter: Splitter;
-}
-
 export class Segments extends Schedules {
-  constructor(private readonly of: SegmentServices) {
-    super(of, 'segment');
+  constructor(services: ScheduleServices) {
+    super(services, 'segment');
   }
 
   /** @throws EngineError those of `checkSql`; invalid_request unless it is one query with a column `key` */
   protected override async checkedSql(project: Project, text: string, signal: AbortSignal): Promise<string> {
-    const { splitter } = this.of;
+    const { splitter } = this.services;
     const [query, ...others] = await splitter.split(text, parsingRequestOf(project, signal));
     if (query === undefined || others.length > 0 || mainKeyword(query.text) !== 'SELECT') throw noKey();
     const sql = await super.checkedSql(project, upToSemicolon(query.text), signal);

@@ -83,10 +83,10 @@ const DROP_FEED: Operation = {
     const { engine, request } = call;
     const { row } = projectOfOwner(call, OWNER);
     const entry = engine.audit.entryOfChange(auditOriginOf(request), { operation: 'drop_feed' });
+    const active = (await engine.webhooks.list(row)).filter(({ isPaused }) => !isPaused).length;
     await engine.feeds.turnOff(await engine.projects.get(row.name), entry);
-    const waiting = (await engine.webhooks.list(row)).filter(({ isPaused }) => !isPaused).length;
-    const message = `the feed is off${waiting === 0 ? '' : `, so ${counted(waiting, 'webhook')} will be paused`}`;
-    return { body: { success: true, message, feed: null } };
+    const paused = `: ${counted(active, 'webhook')} will be paused, and can only be replayed from a cursor of a new feed`;
+    return { body: { success: true, message: `the feed is off${active === 0 ? '' : paused}`, feed: null } };
   },
 };
 
