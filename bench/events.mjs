@@ -42,7 +42,7 @@ const event = (n) => ({
   type: 'track',
   event: 'Order Completed',
   userId: `user-${n % 10_000}`,
-  messageId: `node-next-1764500000000-${randomUUID()}`,
+  messageId: `node-next-${Date.now()}-${randomUUID()}`,
   timestamp: '2026-11-30T06:30:00.000Z',
   context: { library: { name: '@segment/analytics-node', version: '3.1.0' } },
   properties: { order_id: `o${n}`, total: (n % 10_000) / 100, currency: 'EUR', items: n % 9, paid: n % 3 === 0 },

@@ -7,13 +7,8 @@ type Row = readonly (string | null | undefined)[];
  * @param columns the indexes of those that the COPY names; default: all
  */
 export function copyLine(row: Row, columns: readonly number[] | null = null): string {
-  const count = columns?.length ?? row.length;
-  let line = '';
-  for (let i = 0; i < count; i++) {
-    const value = field(row[columns === null ? i : (columns[i] ?? 0)]);
-    line += i === 0 ? value : `\t${value}`;
-  }
-  return `${line}\n`;
+  const fields = columns === null ? row.map(field) : columns.map((index) => field(row[index]));
+  return `${fields.join('\t')}\n`;
 }
 
 const SPECIAL = /[\\\n\r\t]/;

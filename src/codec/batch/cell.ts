@@ -65,12 +65,16 @@ const DECIMAL_STRING = /^-?(?:0|[1-9][0-9]*)$/;
 const LEADING_ZEROS = /^-?0[0-9]+$/;
 const INT64_DIGITS = 19;
 
+/** Most integers are a few digits, as Postgres writes them. */
+const FEW_DIGITS = /^(?:0|-?[1-9][0-9]{0,14})$/;
+
 /**
  * Accepts a JSON number whose value is integral (`1.0`, `1e3`), or a string of decimal digits, within int64. Returns
  * plain digits.
  */
 function readInteger(node: JsonNode): Cell {
   const text = node.kind === 'number' ? node.text : node.kind === 'string' ? node.value : '';
+  if (FEW_DIGITS.test(text)) return text;
   const number = node.kind === 'string' && !DECIMAL_STRING.test(text) ? undefined : readDecimal(text);
   if (number === undefined || number.exponent < 0) {
     return new CellError(
@@ -95,6 +99,8 @@ const NOT_FINITE = new Set(['NaN', 'Infinity', '-Infinity']);
 function readFloat(node: JsonNode): Cell {
   const text = node.kind === 'number' ? node.text : node.kind === 'string' ? node.value : '';
   if (node.kind === 'string' && NOT_FINITE.has(text)) return text;
+  const double = Number(text);
+  if (node.kind === 'number' && Number.isFinite(double) && double !== 0) return text;
   const number = readDecimal(text);
   if (number === undefined) {
     return new CellError(
@@ -102,7 +108,6 @@ function readFloat(node: JsonNode): Cell {
       'Send a JSON number, a string that is one, "NaN", "Infinity" or "-Infinity".',
     );
   }
-  const double = Number(text);
   if (!Number.isFinite(double)) return new CellError(`${shown(node)} is too large for FLOAT`);
   if (double === 0 && number.digits !== '') return new CellError(`${shown(node)} is too close to zero for FLOAT`);
   return text;
@@ -221,9 +226,9 @@ function numberError(text: string, type: 'json' | 'jsonb'): CellError | undefine
 // TIMESTAMP cells (contract C5.6): RFC 3339 section 5.6. Without an offset, a time is UTC; a date alone is midnight
 // UTC. What is beyond RFC 3339 is taken in the form in which responses have it.
 
-const DATE = /(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d)/;
-const TIME = /(?<hour>\d\d):(?<minute>\d\d):(?<second>\d\d)(?:\.(?<fraction>\d+))?/;
-const OFFSET = /[Zz]|(?<sign>[+-])(?<offsetHour>\d\d):(?<offsetMinute>\d\d)/;
+const DATE = /(\d{4})-(\d\d)-(\d\d)/;
+const TIME = /(\d\d):(\d\d):(\d\d)(?:\.(\d+))?/;
+const OFFSET = /[Zz]|([+-])(\d\d):(\d\d)/;
 const TIMESTAMP = new RegExp(`^${DATE.source}(?:[Tt ]${TIME.source}(?:${OFFSET.source})?)?$`);
 
 /** ECMAScript's expanded years: a sign and six digits, where 0 is 1 BC. */
@@ -240,8 +245,8 @@ const FRACTION_DIGITS = 80;
 /** Returns a timestamp with its offset, which does not depend on DateStyle and TimeZone. */
 function readTimestamp(node: JsonNode): Cell {
   const text = node.kind === 'string' ? node.value : '';
-  const parts = TIMESTAMP.exec(text)?.groups;
-  if (parts === undefined) {
+  const parts = TIMESTAMP.exec(text);
+  if (parts === null) {
     const expanded = EXPANDED.exec(text)?.groups;
     if (expanded !== undefined)
       return expandedTimestamp(expanded) ?? new CellError(`${shown(node)} is not a valid time`);
@@ -250,8 +255,8 @@ function readTimestamp(node: JsonNode): Cell {
       'Send an RFC 3339 string such as "2026-01-31T12:34:56.789Z" or "2026-01-31".',
     );
   }
-  const { year = '', month = '', day = '', hour = '00', minute = '00', second = '00', fraction = '' } = parts;
-  const { sign = '+', offsetHour = '00', offsetMinute = '00' } = parts;
+  const [, year = '', month = '', day = '', hour = '00', minute = '00', second = '00', fraction = ''] = parts;
+  const [sign = '+', offsetHour = '00', offsetMinute = '00'] = parts.slice(8);
   if (Number(offsetHour) > 15 || Number(offsetMinute) > 59) {
     return new CellError(`${shown(node)} has an offset that is not within ±15:59`);
   }

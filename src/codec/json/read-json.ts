@@ -82,7 +82,11 @@ export function visitJson(text: string, visitor: JsonVisitor): void {
 const NULL: JsonNull = { kind: 'null' };
 const TRUE: JsonBoolean = { kind: 'boolean', value: true };
 const FALSE: JsonBoolean = { kind: 'boolean', value: false };
-const WORDS = { true: TRUE, false: FALSE, null: NULL };
+const WORDS: readonly (readonly [string, JsonNode])[] = [
+  ['true', TRUE],
+  ['false', FALSE],
+  ['null', NULL],
+];
 
 const TAB = 0x09;
 const LINE_FEED = 0x0a;
@@ -236,18 +240,17 @@ class Reader {
   private nested(isObject: boolean, depth: number): JsonNode {
     if (depth > LIMITS.jsonDepth) throw this.error(`at most ${LIMITS.jsonDepth} levels of nesting are allowed`);
     const start = this.at++;
-    const members: JsonMember[] = [];
-    const items: JsonNode[] = [];
-    if (isObject) this.members(depth, members);
-    else this.items(depth, items);
+    const members = isObject ? this.members(depth) : [];
+    const items = isObject ? [] : this.items(depth);
     if (depth > this.kept + 1) return NULL;
     const text = this.text.slice(start, this.at);
     if (depth > this.kept) return unread(isObject, text);
     return isObject ? { kind: 'object', members, text } : { kind: 'array', items, text };
   }
 
-  private members(depth: number, members: JsonMember[]): void {
-    if (this.take(CLOSE_BRACE)) return;
+  private members(depth: number): JsonMember[] {
+    const members: JsonMember[] = [];
+    if (this.take(CLOSE_BRACE)) return members;
     const isKept = depth <= this.kept;
     const limit = this.limit?.depth === depth ? this.limit : undefined;
     const keys = depth <= (this.options.uniqueDepth ?? 0) ? new Set<string>() : undefined;
@@ -267,16 +270,19 @@ class Reader {
       if (isKept) members.push([key, value]);
     } while (this.take(COMMA));
     if (!this.take(CLOSE_BRACE)) throw this.error('expected a comma or a closing brace');
+    return members;
   }
 
-  private items(depth: number, items: JsonNode[]): void {
-    if (this.take(CLOSE_BRACKET)) return;
+  private items(depth: number): JsonNode[] {
+    const items: JsonNode[] = [];
+    if (this.take(CLOSE_BRACKET)) return items;
     const isKept = depth <= this.kept;
     do {
       const value = this.value(depth);
       if (isKept) items.push(value);
     } while (this.take(COMMA));
     if (!this.take(CLOSE_BRACKET)) throw this.error('expected a comma or a closing bracket');
+    return items;
   }
 
   /**
@@ -335,7 +341,7 @@ class Reader {
   }
 
   private word(): JsonNode {
-    for (const [word, node] of Object.entries(WORDS)) {
+    for (const [word, node] of WORDS) {
       if (!this.text.startsWith(word, this.at)) continue;
       this.at += word.length;
       return node;

@@ -15,7 +15,7 @@ import {
   TABLE_OF,
   UNMAPPED,
 } from './event-tables.js';
-import { plainColumn, type Time, type TrackedEvent, type WrongEvent } from './read-events.js';
+import { type CallType, plainColumn, type Time, type TrackedEvent, type WrongEvent } from './read-events.js';
 
 /** The tables that events may go to, by name: as Postgres has them now. */
 export type KnownTables = ReadonlyMap<string, Table>;
@@ -59,8 +59,12 @@ export interface EventRow {
   readonly cells: readonly (string | null | undefined)[];
 }
 
+/** Without the event itself, whose tree takes many times the memory of the rows while they wait to be stored. */
 export interface MappedEvent {
-  readonly event: TrackedEvent;
+  readonly type: CallType;
+  readonly id: string;
+  /** Characters of the event. */
+  readonly size: number;
   /** The first is that of all events of its kind; then perhaps that of its name. */
   readonly rows: readonly EventRow[];
   /** The traits of a user or an account; null: it changes none. */
@@ -149,7 +153,8 @@ export function mapEvent(
   const errors = [...builders, ...(person === null ? [] : [person])].flatMap((builder) => builder.errors);
   if (errors.length > 0) return { type, text, errors: errors.slice(0, LIMITS.errorsListed) };
   const unmapped = builders.reduce((sum, builder) => sum + builder.unmapped, 0);
-  return { event, rows: builders.map((builder) => builder.row()), person: person?.row() ?? null, unmapped };
+  const rows = builders.map((builder) => builder.row());
+  return { type, id, size: text.length, rows, person: person?.row() ?? null, unmapped };
 }
 
 /** The table for events of the name of a `track`; null: it has none. */

@@ -53,7 +53,7 @@ export async function storeEvents(request: StoreRequest): Promise<StoredEvents |
     rows: fresh.flatMap(({ rows }) => rows),
     people: fresh.flatMap(({ person }) => person ?? []),
     quarantine: wrong.length === 0 ? [] : await throttle.runSteps(project.id, quarantineOf(request, [])),
-    bytes: fresh.reduce((sum, { event }) => sum + event.text.length, 0),
+    bytes: fresh.reduce((sum, { size }) => sum + size, 0),
   });
   if (outcome === 'outdated') return null;
   if (outcome !== 'refused') return { duplicates, refused: 0 };
@@ -64,7 +64,7 @@ export async function storeEvents(request: StoreRequest): Promise<StoredEvents |
 /** The first of those with the same id in the same table. */
 function withoutRepeats(events: readonly MappedEvent[]): readonly MappedEvent[] {
   const seen = new Set<string>();
-  return events.filter(({ event: { type, id } }) => {
+  return events.filter(({ type, id }) => {
     const key = `${type} ${id}`;
     return !seen.has(key) && seen.add(key);
   });

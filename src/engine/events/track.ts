@@ -11,7 +11,7 @@ import type { EventLoopThrottle } from '../limits/event-loop-throttle.js';
 import { type KnownTables, mapEvent, type MappedEvent, type Mapping, tablesFor, timeAt, Wanted } from './event-rows.js';
 import { TABLE_OF } from './event-tables.js';
 import { eventTablesIn, grow } from './grow-tables.js';
-import { type CallType, readEvents, type TrackedEvent, type WrongEvent } from './read-events.js';
+import { type CallType, type ReadEvents, readEvents, type TrackedEvent, type WrongEvent } from './read-events.js';
 import { type EventQueues, storeEvents } from './store-events.js';
 
 interface TrackOptions extends Omit<Mapping, 'receivedAt'> {
@@ -61,7 +61,8 @@ const ATTEMPTS = 5;
  */
 export async function track(project: Project, body: Buffer, options: TrackOptions): Promise<Tracked> {
   const { throttle, counts, mayShape, signal } = options;
-  const read = await throttle.runSteps(project.id, readEvents(body, options.type));
+  const readBody = () => throttle.runSteps(project.id, readEvents(body, options.type));
+  let read: ReadEvents | null = await readBody();
   const total = read.events.length + read.wrong.length;
   await options.count(total);
   if (total === 0) return { events: 0, duplicates: 0, wrong: 0, refused: 0 };
@@ -69,6 +70,7 @@ export async function track(project: Project, body: Buffer, options: TrackOption
   // First the tables, then the columns that their events bring.
   let rounds = mayShape ? 2 : 0;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    read ??= await readBody();
     const tables = await knownTables(project, tablesFor(read.events, mapping), options);
     const wanted = new Wanted();
     const { mapped, wrong } = await throttle.runSteps(project.id, mapAll(read.events, tables.current, mapping, wanted));
@@ -82,6 +84,7 @@ export async function track(project: Project, body: Buffer, options: TrackOption
     }
     requireTables(read.events, tables.current, options.mayWrite);
     const allWrong = [...read.wrong, ...wrong];
+    read = null; // garbage from here on
     const stored = await storeEvents({ project, ...options, events: mapped, wrong: allWrong }).catch(notForTheSender);
     if (stored !== null) {
       const { duplicates, refused } = stored;
