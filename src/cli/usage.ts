@@ -73,18 +73,8 @@ function csv(days: readonly UsageOfDay[]): string[] {
 }
 
 function table(days: readonly UsageOfDay[]): string[] {
-  const head = [
-    'DAY',
-    'PROJECT',
-    'REQUESTS',
-    'ROWS IN',
-    'ROWS OUT',
-    'BYTES IN',
-    'BYTES OUT',
-    'SECONDS',
-    'STORED',
-    'AWAKE',
-  ];
+  const names = ['day', 'project', ...NUMBERS, 'bytes_stored', 'server_seconds'];
+  const head = names.map((name) => name.replace('_', ' ').toUpperCase());
   return tableLines(
     head,
     days.map((day) => [

@@ -108,9 +108,11 @@ export async function planImport(
     first.push(scanned.firstRecords);
     opened.push(scanned.records === undefined ? undefined : { ...source, records: scanned.records });
   }
-  requireKnown('--skip', options.skip ?? [], mapped);
-  requireKnown('--rename', [...(options.rename?.keys() ?? [])], mapped);
-  requireKnown('--types', [...(options.types?.keys() ?? [])], mapped);
+  const { skip = [], rename, types } = options;
+  requireKnown(
+    { '--skip': skip, '--rename': [...(rename?.keys() ?? [])], '--types': [...(types?.keys() ?? [])] },
+    mapped,
+  );
   const plan = { files: withCommonTypes(files), reading: options, storing };
   const count = (table?.columns.length ?? 1) - 1 + missingColumns(plan.files, table).length;
   if (count > LIMITS.columnsPerTable) {
@@ -174,16 +176,23 @@ function requireDistinct({ input: { label } }: Source, mappings: readonly FieldM
 /**
  * Refuses unknown names: a misspelled name would import a field that should be left out. If no file has fields, all
  * names are allowed.
+ * @param named the names that each option gives
  * @param mappings of all files
  * @throws FileError
  */
-function requireKnown(option: string, names: readonly string[], mappings: readonly FieldMapping[]): void {
+function requireKnown(named: Record<string, readonly string[]>, mappings: readonly FieldMapping[]): void {
   const allNames = mappings.flatMap(namesOf);
-  const unknown = names.filter((name) => !allNames.includes(name));
-  if (allNames.length === 0 || unknown.length === 0) return;
-  const [hint] = unknown.flatMap((name) => didYouMean(name, allNames) ?? []);
+  if (allNames.length === 0) return;
+  const wrong = Object.entries(named).flatMap(([option, names]) => {
+    const unknown = names.filter((name) => !allNames.includes(name));
+    return unknown.length === 0 ? [] : [{ option, unknown }];
+  });
+  if (wrong.length === 0) return;
+  const [hint] = wrong.flatMap(({ unknown }) => unknown).flatMap((name) => didYouMean(name, allNames) ?? []);
   throw new FileError(
-    `${option}: there is no field ${unknown.map((name) => `"${name}"`).join(', ')}`,
+    wrong
+      .map(({ option, unknown }) => `${option}: there is no field ${unknown.map((name) => `"${name}"`).join(', ')}`)
+      .join('; '),
     hint ?? `The fields are ${[...new Set(mappings.map(({ field }) => field))].join(', ')}`,
   );
 }

@@ -67,7 +67,7 @@ export class Schedules {
     const { checkTimeZone, timesOf } = await loadTimes();
     const [, , times, sql] = checkAll(
       () => checkSavedName(name),
-      () => checkTimeZone(declaration.timeZone),
+      () => checkTimeZone(declaration),
       () => timesOf(declaration),
       await awaited(this.checkedSql(project, declaration.sql, signal)),
     );

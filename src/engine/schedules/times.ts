@@ -40,13 +40,15 @@ export function timesOf({ cron, every, timeZone }: Timing): Times {
   throw wrong('"cron" or "every" is missing: it says when to run');
 }
 
-/** @throws EngineError invalid_request */
-export function checkTimeZone(timeZone: string): void {
+/** An interval has no time of the day. The default is allowed, since responses have it. @throws EngineError invalid_request */
+export function checkTimeZone({ timeZone, every }: Pick<Timing, 'timeZone' | 'every'>): void {
   if (!isTimeZone(timeZone)) {
     throw new EngineError('invalid_request', `"time_zone" is no time zone: ${quoted(timeZone)}`, {
       hint: 'A name of the IANA database, such as Europe/Berlin or UTC.',
     });
   }
+  if (every !== null && timeZone !== 'UTC')
+    throw wrong('"time_zone" goes with "cron": an interval is the same in every time zone');
 }
 
 function isTimeZone(timeZone: string): boolean {

@@ -408,6 +408,7 @@ describe('an import with bad records', () => {
       [['--types', 'Scroe=TEXT'], /^cdp: --types: there is no field "Scroe"\nDid you mean "Score"\?$/m],
       [['--rename', 'Name=a,E-Mial=b'], /^cdp: --rename: there is no field "E-Mial"\nDid you mean "E-Mail"\?$/m],
       [['--rename', 'Name=x', '--rename', 'e_mail=x'], /"Name" and "E-Mail" would both go to the column "x"/],
+      [['--skip', 'nmae', '--types', 'Scroe=TEXT'], /^cdp: --skip: .* "nmae"; --types: .* "Scroe"$/m],
       [['--types', 'Name=EPOCH'], /the types are .*EPOCH_SECONDS/],
       [['--skip', 'telephone'], /^The fields are Name, E-Mail, Score$/m],
     ] as const) {

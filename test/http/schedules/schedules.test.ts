@@ -220,6 +220,8 @@ describe('refuses', () => {
     expectFailure(await refused('bad', { sql: 'SELECT 1' }), 400, 'invalid_request');
     expectFailure(await refused('bad', { sql: 'SELECT 1', ...YEARLY, every: '1h' }), 400, 'invalid_request');
     expectFailure(await refused('bad', { sql: 'SELECT 1', every: '1s' }), 400, 'invalid_request');
+    const zone = await refused('bad', { sql: 'SELECT 1', every: '1h', time_zone: 'Europe/Berlin' });
+    expect(expectFailure(zone, 400, 'invalid_request').message).toContain('"time_zone" goes with "cron"');
     expectFailure(await refused('bad', { sql: 'SELECT 1', ...YEARLY, timeout_ms: 3_600_001 }), 400, 'invalid_request');
     expectFailure(await refused('bad', { sql: 'SELECT 1', ...YEARLY, color: 'red' }), 400, 'invalid_request');
     expectFailure(await refused('bad', { sql: 'SELECT 1', ...YEARLY, role: 'nobody' }), 404, 'not_found');
