@@ -71,6 +71,8 @@ describe('works', () => {
     expect(stderr).toContain(`Go on with --after ${last}`);
     const one = await ada.output('changes', '--after', cursor, '--tables', 'customers', '--limit', '1');
     expect(linesOf(one)).toEqual([linesOf(stdout)[2]]);
+    const mistaken = await ada.run(['changes', '--after', cursor, '--tables', 'custmers,customers']);
+    expect(linesOf(mistaken.stderr)[0]).toBe('Warning: the feed has no table "custmers" now');
   });
 
   it('follows changes until it is interrupted, and ends cleanly', async () => {

@@ -30,6 +30,9 @@ describe('works', () => {
   it('creates, shows, tests, changes, pauses, resumes, replays, rotates and deletes', async () => {
     expect(await webhook('list')).toBe('No webhooks yet\n');
     const created = await webhook('create', endpoint.url, '--tables', 'customers', '--ops', 'insert,delete');
+    const mistaken = await ada.run(['webhook', 'create', endpoint.url, '--tables', 'custmers']);
+    expect(mistaken).toMatchObject({ code: 0, stderr: expect.stringContaining('no table "custmers" now') as string });
+    await webhook('delete', /^Webhook (\S+)/.exec(mistaken.stdout)?.[1] ?? '');
     const [, id = ''] = /^Webhook (\S+) created\nsecret  whsec_\S{44}\n$/.exec(created) ?? [];
     expect(await webhook('list')).toContain(id);
     const shown = await webhook('show', id);

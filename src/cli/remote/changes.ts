@@ -10,6 +10,7 @@ import { EXIT, exitCodeOf, UsageError } from '../exit.js';
 import { abortOnSignals } from '../signals.js';
 import { printableLines } from '../terminal/text.js';
 import { printChunks, warn } from '../terminal/output.js';
+import { warnOfMissing } from './feed.js';
 import { clientFromOptions } from './profiles.js';
 import { list, remoteOptions, whole } from './remote-options.js';
 
@@ -76,6 +77,7 @@ async function untilStopped(work: (signal: AbortSignal) => Promise<void>): Promi
 async function printChanges(client: CdpClient, options: Options, signal: AbortSignal): Promise<void> {
   const { follow = false, tables, limit = Infinity } = options;
   let { after } = options;
+  await warnOfMissing(client, tables);
   let hasBegun = false;
   for (let left = limit; left > 0;) {
     const request: ChangesPageOptions = {

@@ -1,9 +1,11 @@
 /** `cdp feed`, `cdp feed on`, `cdp feed off`: which changes the project keeps for others to read. */
 import { Command } from 'commander';
+import type { CdpClient } from '../../client/client.js';
+import { CdpError } from '../../client/error.js';
 import { counted } from '../../contract/message-text.js';
 import type { FeedBody, FeedState } from '../../contract/wire/changes.js';
 import { UsageError } from '../exit.js';
-import { print } from '../terminal/output.js';
+import { print, warn } from '../terminal/output.js';
 import { clientFromOptions } from './profiles.js';
 import { list, remoteOptions, whole } from './remote-options.js';
 
@@ -69,8 +71,6 @@ const STATUSES: Readonly<Record<FeedState['status'], string>> = {
 function inWords(feed: FeedState | null): string[] {
   if (feed === null) return ['The feed is off'];
   const { tables, old, retention_hours: hours, retention_mib: mib, bytes, start, end, status, reason } = feed;
-  const there = feed.table_list?.map(({ name }) => name);
-  const missing = tables === 'all' || there === undefined ? [] : tables.filter((name) => !there.includes(name));
   return [
     'The feed is on',
     `tables: ${tables === 'all' ? 'all, also those made later' : tables.join(', ')}`,
@@ -83,6 +83,22 @@ function inWords(feed: FeedState | null): string[] {
       ({ name, changes, old: hasOld }) =>
         `${name}: ${changes === 'all' ? 'all changes' : 'inserts and truncates only: it has no key'}${hasOld ? ', with old rows' : ''}`,
     ),
-    ...missing.map((name) => `${name}: no such table; its changes are kept once it is made`),
+    ...missingIn(feed, tables).map((name) => `${name}: no such table; its changes are kept once it is made`),
   ];
+}
+
+/** Those that the feed does not have now; none while the server is stopped, because nobody knows then. */
+function missingIn({ table_list: there }: FeedState, tables: 'all' | readonly string[]): readonly string[] {
+  return tables === 'all' || there === null ? [] : tables.filter((name) => !there.some((table) => table.name === name));
+}
+
+/** For those who wait for changes of tables: a mistaken name has none, and is no error, because a table may be made later. */
+export async function warnOfMissing(client: CdpClient, tables: 'all' | readonly string[] = 'all'): Promise<void> {
+  if (tables === 'all') return;
+  const feed = await client.feed().catch((error: unknown) => {
+    // Who may read changes may not have schema:read.
+    if (error instanceof CdpError && error.code === 'insufficient_scope') return null;
+    throw error;
+  });
+  if (feed !== null) for (const name of missingIn(feed, tables)) warn(`Warning: the feed has no table "${name}" now`);
 }

@@ -7,6 +7,7 @@ import type { ChangeWebhookBody, Webhook } from '../../contract/wire/webhooks.js
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
 import { print, warn } from '../terminal/output.js';
+import { warnOfMissing } from './feed.js';
 import { clientFromOptions } from './profiles.js';
 import { remoteOptions } from './remote-options.js';
 
@@ -69,6 +70,7 @@ function create(): Command {
     const body = { url, ...narrowingOf(command), ...(from === undefined ? {} : { from }) };
     const created = await client.webhooks.create(body);
     printSecret(command, created, `Webhook ${created.webhook.id} created`);
+    await warnOfMissing(client, body.tables);
   });
 }
 
@@ -108,8 +110,10 @@ function change(): Command {
     const { url } = command.opts<{ url?: string }>();
     const body = { ...narrowingOf(command), ...(url === undefined ? {} : { url }) };
     if (Object.keys(body).length === 0) throw new UsageError('Give --url, --tables, --ops or --columns');
-    const webhook = await (await clientFromOptions(command)).webhooks.change(id, body);
+    const client = await clientFromOptions(command);
+    const webhook = await client.webhooks.change(id, body);
     print(command, webhook, inWords(webhook));
+    await warnOfMissing(client, body.tables);
   });
 }
 
