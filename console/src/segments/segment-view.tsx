@@ -152,12 +152,14 @@ async function contentsOf(name: string): Promise<ContentsOf> {
     if (members.length > SHOWN) break;
   }
   const options = { read_only: hasScope('sql:read'), max_rows: SHOWN };
-  const { rows } = await client.query<Change>(CHANGES, [name], options);
-  const all = await client.query<{ n: number }>(COUNT, [name], options);
+  const [{ rows: changes }, { rows: counted }] = await Promise.all([
+    client.query<Change>(CHANGES, [name], options),
+    client.query<{ n: number }>(COUNT, [name], options),
+  ]);
   return {
-    count: all.rows[0]?.n ?? 0,
+    count: counted[0]?.n ?? 0,
     members: members.slice(0, SHOWN),
     isMore: members.length > SHOWN,
-    changes: rows,
+    changes,
   };
 }
