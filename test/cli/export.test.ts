@@ -201,6 +201,8 @@ describe('an export', () => {
     expect(await ada.exists('half.csv')).toBe(false);
     const refused = await ada.run(['export', 'SELECT nothing', '-o', 'half.csv']);
     expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('sql_error')]);
+    const slow = await ada.run(['export', 'SELECT pg_sleep(60)', '-o', 'half.csv', '--timeout', '200ms']);
+    expect([slow.code, slow.stderr]).toEqual([1, expect.stringContaining('200 ms')]);
     expect((await ada.run(['export', 'SELECT 1', '-o', 'what.xlsx'])).code).toBe(2);
     expect((await ada.run(['export', 'SELECT 1', '-o', 'what.parquet.gz'])).stderr).toContain('Leave out .gz');
     const infinite = await ada.run(['export', `SELECT timestamptz 'infinity' AS at`, '-o', 'what.parquet']);

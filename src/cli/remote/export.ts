@@ -15,7 +15,7 @@ import { printChunks } from '../terminal/output.js';
 import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
 import { clientFromOptions, ownProject } from './profiles.js';
-import { collect, needsOption, numbersOption, remoteOptions, whole } from './remote-options.js';
+import { collect, needsOption, numbersOption, remoteOptions, milliseconds } from './remote-options.js';
 import { EXPORT_FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
 import { warnOfEarlierRows } from './sql.js';
 import { requireFolderOf } from './user-files.js';
@@ -70,7 +70,11 @@ export function exportCommand(): Command {
     .addOption(formatOption())
     .addOption(numbersOption())
     .option('--with-types', 'Begin NDJSON with a line of names and types, for cdp import')
-    .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
+    .addOption(
+      new Option('--timeout <TIME>', 'Time limit of the query, at most 60s; a number alone is in ms')
+        .argParser(milliseconds)
+        .default(60_000, '60s'),
+    )
     .option(...FORCE)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
