@@ -7,6 +7,7 @@ import { type Format, hasCells } from './format.js';
 import type { Field, Scan } from './scan.js';
 import type { FileReadOptions } from './source.js';
 import { type DateOrder, EPOCHS, type EpochDigits } from './timestamps.js';
+import { isTimeType } from './values.js';
 
 export interface FieldMapping {
   readonly field: string;
@@ -120,7 +121,7 @@ function whyNew({ name, inference }: Field, column: string, requestedType: strin
 
 /** An existing column does not show the order of day and month. */
 function whyUnread({ inference: { type, dates, reason = '' } }: Field, existing: string, epoch?: EpochDigits): string {
-  return existing === 'TIMESTAMP' && epoch === undefined && (type === 'TEXT' || dates !== undefined) ? reason : '';
+  return isTimeType(existing) && epoch === undefined && (type === 'TEXT' || dates !== undefined) ? reason : '';
 }
 
 /** Leaves out the fields that the user names, by the name of the field or of the column. */

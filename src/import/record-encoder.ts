@@ -3,7 +3,7 @@
  * column is sent as text, so that the service rejects it.
  */
 import type { ErrorDetail } from '../contract/errors.js';
-import { counted } from '../contract/message-text.js';
+import { counted, quoted } from '../contract/message-text.js';
 import { fitsHeader } from './csv-reader.js';
 import type { FieldMapping } from './field-mapping.js';
 import { type Format, hasCells } from './format.js';
@@ -11,7 +11,10 @@ import { isJson, membersOf } from './json-records.js';
 import { AS_READ, type EncodedRecord } from './refused-lines.js';
 import type { FileRecord } from './source.js';
 import { type EpochDigits, epochTimestamp } from './timestamps.js';
-import { cellEncoder, type Notation } from './values.js';
+import { cellEncoder, misreading, type Notation } from './values.js';
+
+/** Characters of a cell in a message. */
+const SHOWN = 40;
 
 export type RecordEncoder = (record: FileRecord) => EncodedRecord;
 
@@ -24,6 +27,7 @@ export const encoderFor = (
 function cellEncoders(mappings: readonly FieldMapping[], notation: Notation): RecordEncoder {
   const columns = mappings.map(({ column, type, isUnknown, dates = notation.dates, epoch = notation.epoch }) => ({
     column,
+    misread: misreading(type ?? 'TEXT', { ...notation, dates, epoch }),
     // Without an id, the service generates one. A field that no column takes matters only if it has a value.
     isNeverNull: column === 'id' || isUnknown === true,
     isJsonb: type === 'JSONB',
@@ -48,7 +52,7 @@ function cellEncoders(mappings: readonly FieldMapping[], notation: Notation): Re
     let members = '';
     let problem: ErrorDetail | undefined;
     for (let i = 0; i < columns.length; i++) {
-      const { column, isNeverNull, isJsonb, key, toJson } = columns[i] as (typeof columns)[number];
+      const { column, misread, isNeverNull, isJsonb, key, toJson } = columns[i] as (typeof columns)[number];
       const cell = cells[i] as string | null;
       if (column === null || (cell === null && isNeverNull)) continue;
       const value = cell === null ? 'null' : toJson(cell);
@@ -56,6 +60,13 @@ function cellEncoders(mappings: readonly FieldMapping[], notation: Notation): Re
       if (cell !== null && isJsonb && value !== cell) {
         problem ??= { column, error: 'invalid_value', message: `Column "${column}" takes JSON, and this is not JSON` };
       }
+      const wrong = cell === null ? undefined : misread?.(cell);
+      if (wrong !== undefined)
+        problem ??= {
+          column,
+          error: 'invalid_value',
+          message: `Column "${column}": ${quoted(cell ?? '', SHOWN)} ${wrong}`,
+        };
       members += `${members === '' ? '' : ','}${key}${value}`;
     }
     const json = `{${members}}`;

@@ -49,6 +49,12 @@ export function parseTimestamp(text: string, order?: DateOrder): string | undefi
   return undefined;
 }
 
+/** Whether the text has the form of a time in which the day or the month comes first. */
+export function hasOrder(text: string): boolean {
+  const bare = text.trim();
+  return bare.length <= 128 && DATE_ORDERS.some((order) => ORDERED[order].test(bare));
+}
+
 /** Whether the text has the form of a time, but is not one with either order of day and month: `31/31/2024`. */
 export function isImpossibleTime(text: string): boolean {
   const bare = text.trim();

@@ -2,7 +2,7 @@
 import { INT64_MAX, INT64_MIN } from '../contract/column-types.js';
 import { escapedInPattern } from './csv-reader.js';
 import { isJson } from './json-records.js';
-import { type DateOrder, type EpochDigits, epochTimestamp, parseTimestamp } from './timestamps.js';
+import { type DateOrder, type EpochDigits, epochTimestamp, hasOrder, parseTimestamp } from './timestamps.js';
 
 /** How a file writes numbers and dates. */
 export interface Notation extends NumberNotation {
@@ -75,6 +75,37 @@ function scientific(number: string): string {
     : `${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
 }
 
+/** A type of the API or of Postgres whose cells are numbers as the file writes them. */
+const isNumberType = (type: string): boolean =>
+  /^(?:INTEGER|FLOAT|smallint|integer|real|numeric(?:\(\d+,-?\d+\))?)$/.test(type);
+
+/** A type of the API or of Postgres whose cells are dates or times as the file writes them. */
+export const isTimeType = (type: string): boolean =>
+  /^(?:TIMESTAMP|date|timestamp(?:\(\d\))? with(?:out)? time zone)$/.test(type);
+
+/**
+ * Why a cell must not be sent as the file has it: it is none in the notation of the file, but Postgres would read it, as another number
+ * or with day and month in an order that nobody has given.
+ * @param type a type of the API or of Postgres
+ */
+export function misreading(type: string, notation: Notation): ((text: string) => string | undefined) | undefined {
+  if (notation.epoch !== undefined) return undefined;
+  if (isNumberType(type)) {
+    const { decimal, thousands } = notation;
+    if (decimal === '.' && thousands === undefined) return undefined;
+    const [read, readPlain] = [numberReader(notation), numberReader({ decimal: '.' })];
+    const written = `the decimal separator ${decimal}${thousands === undefined ? '' : ` and the thousands separator ${thousands}`}`;
+    return (text) =>
+      read(text) === undefined && readPlain(text) !== undefined ? `is not a number with ${written}` : undefined;
+  }
+  // The service refuses what is no TIMESTAMP; Postgres has its own order for the others.
+  if (!isTimeType(type) || type === 'TIMESTAMP') return undefined;
+  return (text) =>
+    parseTimestamp(text, notation.dates) === undefined && hasOrder(text)
+      ? 'does not show whether the day or the month comes first'
+      : undefined;
+}
+
 /**
  * @param type a type of the API or of Postgres
  * @returns a function from a cell's text to its JSON
@@ -85,16 +116,14 @@ export function cellEncoder(type: string, notation: Notation): (text: string) =>
     const read = numberReader(notation);
     return (text) => JSON.stringify(epochTimestamp(read(text) ?? '', epoch) ?? text);
   }
+  if (isNumberType(type)) {
+    const read = numberReader(notation);
+    return (text) => read(text) ?? JSON.stringify(type === 'FLOAT' ? text.trim() : text);
+  }
+  if (isTimeType(type)) return (text) => JSON.stringify(parseTimestamp(text, notation.dates) ?? text);
   switch (type) {
-    case 'INTEGER':
-    case 'FLOAT': {
-      const read = numberReader(notation);
-      return (text) => read(text) ?? JSON.stringify(type === 'FLOAT' ? text.trim() : text);
-    }
     case 'BOOLEAN':
       return (text) => String(parseBoolean(text) ?? JSON.stringify(text));
-    case 'TIMESTAMP':
-      return (text) => JSON.stringify(parseTimestamp(text, notation.dates) ?? text);
     case 'JSONB':
     case 'json':
       return (text) => (isJson(text) ? text : JSON.stringify(text));

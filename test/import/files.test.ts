@@ -5,7 +5,7 @@ import { columnNames } from '../../src/import/column-names.js';
 import { csvRecords } from '../../src/import/csv-reader.js';
 import { detectFormat } from '../../src/import/format.js';
 import { openText } from '../../src/import/source.js';
-import { cellEncoder, type Notation } from '../../src/import/values.js';
+import { cellEncoder, misreading, type Notation } from '../../src/import/values.js';
 import { jsonItems, jsonLines, membersOf } from '../../src/import/json-records.js';
 import { epochTimestamp, parseTimestamp } from '../../src/import/timestamps.js';
 import { candidatesFor } from '../../src/import/type-candidates.js';
@@ -341,6 +341,8 @@ describe('types', () => {
   });
 });
 
+const NO_NUMBER = 'is not a number with the decimal separator ,';
+
 describe('values', () => {
   it.each([
     ['INTEGER', PLAIN, ' 12 ', '12'],
@@ -358,8 +360,23 @@ describe('values', () => {
     ['TIMESTAMP', { decimal: '.', dates: 'dmy' }, '31/1/2026', '"2026-01-31"'],
     ['TIMESTAMP', PLAIN, '31/1/2026', '"31/1/2026"'],
     ['TEXT', { decimal: ',' }, ' 1,5 ', '" 1,5 "'],
+    ['numeric(6,2)', { decimal: ',', thousands: '.' }, '1.234,5', '1234.5'],
+    ['real', { decimal: ',' }, 'NaN', '"NaN"'],
+    ['integer', { decimal: ',', thousands: '.' }, '1.234', '1234'],
+    ['date', { decimal: '.', dates: 'dmy' }, '01/02/2026', '"2026-02-01"'],
+    ['timestamp without time zone', { decimal: '.', dates: 'mdy' }, '01/02/2026 10:00', '"2026-01-02T10:00:00Z"'],
+    ['date', PLAIN, 'infinity', '"infinity"'],
   ] as [string, Notation, string, string][])('%s, as %j, turns %j into %s', (type, notation, text, json) => {
     expect(cellEncoder(type, notation)(text)).toBe(json);
+    expect(misreading(type, notation)?.(text)).toBe(json === '"1.5"' ? NO_NUMBER : undefined);
+  });
+
+  it('are wrong where Postgres would read them otherwise than the file means them', () => {
+    expect(misreading('numeric', { decimal: ',', thousands: '.' })?.('12.34')).toContain('thousands separator .');
+    for (const type of ['date', 'timestamp without time zone', 'timestamp(3) with time zone'])
+      expect(misreading(type, PLAIN)?.('01/02/2026')).toBe('does not show whether the day or the month comes first');
+    expect(misreading('date', { decimal: '.', dates: 'mdy' })?.('31/01/2026')).toBeDefined();
+    expect(misreading('date[]', PLAIN)).toBeUndefined();
   });
 
   it.each([

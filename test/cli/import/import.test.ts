@@ -11,7 +11,7 @@ import { person, type Person } from '../../support/cdp.js';
 import { type BreakingProxy, startBreakingProxy } from '../../support/breaking-proxy.js';
 import { type FaultyProxy, startFaultyProxy } from '../../support/faulty-proxy.js';
 import { endEverything, eventually, projectRoot } from '../../support/program.js';
-import { startTestService, type TestProject, type TestService } from '../../support/service.js';
+import { expectFailure, startTestService, type TestProject, type TestService } from '../../support/service.js';
 import { columnTypes } from '../../support/tables.js';
 
 let service: TestService;
@@ -509,6 +509,27 @@ describe('an import with bad records', () => {
     expect(stderr).toMatch(/^at +\| at +\| TEXT +\| TIMESTAMP with --dates dmy$/m);
     expect(stderr).toMatch(/^x{39}… \| x{60} \| INTEGER \|$/m);
     expect(stderr).toMatch(/digits of 0\.[0-9]{38}… would be lost$/m);
+  });
+
+  it('reads dates and numbers as the file writes them for columns of other types too, and refuses what could be another', async () => {
+    await project.rows('CREATE TABLE other_types (d date, at timestamp, n numeric(8,2), i int)');
+    const stored = () => project.rows('SELECT d::text, at::text, n::text, i FROM other_types ORDER BY d');
+    await ada.write('other.csv', 'd;at;n;i\n01/02/2026;01/02/2026 10:00;1.234,5;1.234\n25/02/2026;25/02/2026 11:00;-5;7\n');
+    const notation = ['--decimal', ',', '--thousands', '.'];
+    expect(await load('other.csv', 'other_types', ...notation)).toMatchObject({ code: 0 });
+    expect(await stored()).toEqual([
+      { d: '2026-02-01', at: '2026-02-01 10:00:00', n: '1234.50', i: 1234 },
+      { d: '2026-02-25', at: '2026-02-25 11:00:00', n: '-5.00', i: 7 },
+    ]);
+    await ada.write('unclear.csv', 'd,n\n01/02/2026,1\n2026-03-01,2\n2026-03-02,12.34\n');
+    const unclear = await load('unclear.csv', 'other_types', '--decimal', ',', '--delimiter', ',');
+    expect(unclear).toMatchObject({ code: 4, stderr: expect.stringContaining('--dates dmy or mdy') as string });
+    const refused = await ada.read('unclear.csv.refused.ndjson');
+    expect(refused).toContain('does not show whether the day or the month comes first');
+    expect(refused).toContain('is not a number with the decimal separator ,');
+    expect(await stored()).toHaveLength(3);
+    const stream = { headers: { 'content-type': 'text/csv' }, body: 'd\n01/02/2026\n' };
+    expectFailure(await project.call('POST', '/api/cdp/data/other_types', stream), 400, 'invalid_value');
   });
 
   it('stops if the records are inside another object, says how to extract them, and imports the object itself on request', async () => {
