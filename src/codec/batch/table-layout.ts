@@ -18,7 +18,7 @@ export interface BatchColumn {
    * key, the INSERT must not list the column.
    */
   readonly hasDefault: boolean;
-  /** `GENERATED ALWAYS AS IDENTITY`: an INSERT rejects a value for it, and COPY would store it. */
+  /** `GENERATED ALWAYS`, as an identity or from other columns: an INSERT rejects a value for it, and COPY would store that of an identity. */
   readonly isGeneratedAlways: boolean;
   /** The service's own `id` column (uuid primary key): a record may contain a valid UUID, never null. */
   readonly isId: boolean;

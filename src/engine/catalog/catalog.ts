@@ -147,7 +147,7 @@ function fieldsOf(toWrite: boolean) {
     isJson: sql`COALESCE(NULLIF(t.typbasetype, 0::pg_catalog.oid), t.oid) IN (114::pg_catalog.oid, 3802::pg_catalog.oid)`,
     isArray: sql`t.typcategory = 'A'`,
     hasDefault: HAS_DEFAULT,
-    isGeneratedAlways: sql`a.attidentity = 'a'`,
+    isGeneratedAlways: sql`a.attidentity = 'a' OR a.attgenerated <> ''`,
     isId: sql`a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND ${idIsPrimaryKey}`,
     columnComment: comment(sql`pg_catalog.col_description(c.oid, a.attnum)`),
     notNull: unlessToWrite(sql`a.attnotnull`),

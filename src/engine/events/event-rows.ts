@@ -1,20 +1,12 @@
 /** Turns events into rows: which column of which table each value goes to, and what is left. */
 import { type Cell, CellError, type JsonMember, type JsonNode, jsonText, readCell } from '../../codec/index.js';
-import type { ColumnType } from '../../contract/column-types.js';
+import { type ColumnType, unstorable } from '../../contract/column-types.js';
 import type { ErrorDetail } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { EventSettings } from '../../contract/wire/events.js';
 import type { Column, Table } from '../catalog/catalog.js';
 import { columnNameOf, tableNameOf } from './event-names.js';
-import {
-  COLUMNS_OF_NAME,
-  type Columns,
-  fixedTables,
-  jsonColumnOf,
-  PEOPLE_OF,
-  TABLE_OF,
-  UNMAPPED,
-} from './event-tables.js';
+import { type Columns, columnsOfNew, jsonColumnOf, PEOPLE_OF, TABLE_OF, UNMAPPED } from './event-tables.js';
 import { type CallType, plainColumn, type Time, type TrackedEvent, type WrongEvent } from './read-events.js';
 
 /** The tables that events may go to, by name: as Postgres has them now. */
@@ -118,7 +110,7 @@ export function mapEvent(
   const build = (table: string, rowId: string): RowBuilder | null => {
     const known = tables.get(table);
     if (known !== undefined) return new RowBuilder(known, rowId, at, mapping, wanted);
-    wanted.table(table, fixedTables(settings).get(table) ?? COLUMNS_OF_NAME);
+    wanted.table(table, columnsOfNew(table, settings));
     return null;
   };
   const root = type === 'identify' || type === 'group' ? TRAITS : PROPERTIES;
@@ -194,7 +186,10 @@ function factsOf(table: Table): TableFacts {
   if (facts === undefined) {
     const types = new Map(table.columns.map(({ name, type }) => [name, type]));
     const isForEvents = ['id', 'event', 'event_text'].every((name) => types.get(name) === 'TEXT');
-    const indexes = new Map(table.columns.map(({ name }, index) => [name, index]));
+    // Postgres computes the others.
+    const indexes = new Map(
+      table.columns.flatMap(({ name, isGeneratedAlways }, index) => (isGeneratedAlways ? [] : [[name, index]])),
+    );
     facts = { indexes, isForEvents: isForEvents && types.get('received_at') === 'TIMESTAMP' };
     FACTS.set(table, facts);
   }
@@ -347,8 +342,18 @@ class RowBuilder {
     this.unmapped++;
     this.left.push([path, node]);
     if (!this.indexes.has(UNMAPPED)) this.wanted.column(this.table.name, UNMAPPED, 'JSONB');
-    const cell = readCell(JSONB, node);
-    if (cell instanceof CellError) this.complain(namesOf(path).join('.'), cell);
+    this.checkJson(namesOf(path), node);
+  }
+
+  /** Checks what goes into a column of JSONB. */
+  private checkJson(names: readonly string[], node: JsonNode): void {
+    const reason = unstorable(names.join('.'));
+    // The error could not be stored with the name in it.
+    if (reason !== undefined) this.errors.push({ error: 'invalid_value', message: `A name in the event: ${reason}` });
+    else {
+      const cell = readCell(JSONB, node);
+      if (cell instanceof CellError) this.complain(names.join('.'), cell);
+    }
   }
 
   /** A value of the service, which has been checked for the type; the column may be of another of the project's. */
@@ -362,10 +367,7 @@ class RowBuilder {
   }
 
   private setJson(name: string, members: readonly JsonMember[]): void {
-    for (const [key, node] of members) {
-      const cell = readCell(JSONB, node);
-      if (cell instanceof CellError) this.complain(`${name}.${key}`, cell);
-    }
+    for (const [key, node] of members) this.checkJson([name, key], node);
     const texts = members.map(([key, node]) => `${JSON.stringify(key)}:${jsonText(node)}`);
     this.set(name, `{${texts.join()}}`, 'JSONB');
   }

@@ -89,7 +89,7 @@ const FIXED: Readonly<Record<string, Columns>> = {
 };
 
 /** The columns of a table for one name of event. */
-export const COLUMNS_OF_NAME: Columns = { ...EVENT, ...NAMED };
+const COLUMNS_OF_NAME: Columns = { ...EVENT, ...NAMED };
 
 /** Columns that only the service fills: properties of these names get a prefix. */
 export const OWN_COLUMNS: ReadonlySet<string> = new Set([
@@ -113,6 +113,10 @@ export function fixedTables({ mode }: Pick<EventSettings, 'mode'>): ReadonlyMap<
   ]);
   return new Map(tables);
 }
+
+/** The columns with which a table is made, before those that events bring. */
+export const columnsOfNew = (table: string, settings: Pick<EventSettings, 'mode'>): Columns =>
+  fixedTables(settings).get(table) ?? COLUMNS_OF_NAME;
 
 const json = (table: string): Columns => ({
   [jsonColumnOf(table)]: 'JSONB',

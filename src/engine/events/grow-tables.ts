@@ -16,7 +16,7 @@ import { alterColumn } from '../schema/columns.js';
 import { schemaChange, type SchemaOptions } from '../schema/schema-change.js';
 import { ONE_TABLE_AT_A_TIME } from '../schema/tables.js';
 import type { Wanted } from './event-rows.js';
-import { type Columns, fixedTables, isFixed } from './event-tables.js';
+import { type Columns, columnsOfNew, fixedTables, isFixed } from './event-tables.js';
 
 /**
  * Makes the tables that every project with events has, and what they lack.
@@ -41,7 +41,7 @@ export async function makeFixedTables(
     'The project has tables of its own by names that events need. Rename them, or take events in another project.';
   const error = errors.toError({ hint });
   if (error !== undefined) throw error;
-  await change(project, fixed, options);
+  await change(project, fixed, settings, options);
 }
 
 /** Why a relation is not the table that events need. */
@@ -86,13 +86,14 @@ export async function grow(
   project: Project,
   { columns, wider }: Wanted,
   refusedTables: (count: number) => void,
+  settings: EventSettings,
   options: SchemaOptions,
 ): Promise<boolean> {
   const makeable = [...columns].filter(([table]) => !NOT_MADE.get(`${project.cacheKey} ${table}`));
   let hasChanged = makeable.length > 0;
   if (hasChanged) {
     const asColumns = makeable.map(([table, names]): [string, Columns] => [table, Object.fromEntries(names)]);
-    const left = await change(project, new Map(asColumns), options).catch((error: unknown) => {
+    const left = await change(project, new Map(asColumns), settings, options).catch((error: unknown) => {
       // Such as a type of the same name, or an event trigger that refuses. The values have no column then.
       if (!(error instanceof EngineError) || TEMPORARY.has(error.code)) throw error;
       return makeable.map(([table]) => table);
@@ -135,9 +136,12 @@ const TEMPORARY: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 async function change(
   project: Project,
   wanted: ReadonlyMap<string, Columns>,
+  settings: EventSettings,
   options: SchemaOptions,
 ): Promise<string[]> {
   const { schema } = project;
+  // Of one that was dropped since, only what it lacked may be wanted.
+  const whole = (table: string, columns: Columns): Columns => ({ ...columnsOfNew(table, settings), ...columns });
   const { response } = await schemaChange(project, options, Type.Array(Type.String()), 'grows', async (db) => {
     const names = [...wanted.keys()];
     const queries = [tablesToWrite(schema, names), relationsNamed(schema, names), countNamed(schema)];
@@ -151,7 +155,7 @@ async function change(
     for (const [table, columns] of wanted) {
       if (existing.has(table)) statements.push(...addColumns(ident(schema, table), columns));
       else if (!taken.has(table) && (isFixed(table) || free-- > 0))
-        statements.push(createTable(ident(schema, table), columns));
+        statements.push(createTable(ident(schema, table), whole(table, columns)));
       else left.push(table);
     }
     return planCommit(left, statements);

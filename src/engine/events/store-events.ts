@@ -231,8 +231,7 @@ function mergeTraits(table: Table, cells: readonly RecordCells[]): Statement {
 // The checked way.
 
 interface Refused {
-  readonly table: string;
-  readonly text: string;
+  readonly row: EventRow;
   readonly errors: readonly ErrorDetail[];
 }
 
@@ -248,6 +247,7 @@ async function storeChecked(request: StoreRequest): Promise<StoredEvents | null>
       const stored = await storeNew(db, request, ofKind, refused);
       if (stored === null) return { rollback: { response: null } };
       const refusedEvents = refused.length;
+      refused.push(...restOfRefused(events, refused));
       const rest = events.filter(({ rows: [first] }) => first !== undefined && stored.has(first));
       const ofName = rest.flatMap(({ rows }) => rows.slice(1));
       const people = rest.flatMap(({ person }) => person ?? []);
@@ -258,6 +258,20 @@ async function storeChecked(request: StoreRequest): Promise<StoredEvents | null>
     },
   );
   return response;
+}
+
+/** The other rows of events whose first row a table refuses: without that none of them is stored, and a replay is to bring them all. */
+function restOfRefused(events: readonly MappedEvent[], refused: readonly Refused[]): Refused[] {
+  const byRow = new Map(refused.map(({ row, errors }) => [row, errors]));
+  return events.flatMap(({ rows: [first, ...others], person }) => {
+    const errors = first && byRow.get(first);
+    if (errors === undefined) return [];
+    const message = `Table "${first?.table.name}" has refused the event`;
+    return [...others, ...(person === null ? [] : [person])].map((row) => ({
+      row,
+      errors: errors.map(({ error }) => ({ error, message })),
+    }));
+  });
 }
 
 /**
@@ -322,7 +336,7 @@ async function storeFitting(
     const row = rows[refusal.record];
     if (row !== undefined) errors.set(row, [...(errors.get(row) ?? []), quarantinedDetail(refusal)]);
   }
-  for (const [row, details] of errors) refused.push({ table: table.name, text: recordOf(row), errors: details });
+  for (const [row, details] of errors) refused.push({ row, errors: details });
   return rows.filter((row) => !errors.has(row));
 }
 
@@ -338,7 +352,10 @@ function recordOf({ table, cells }: EventRow): string {
 
 /** Puts wrong events and refused rows into the quarantine. */
 function* quarantineOf({ project, wrong, quarantineDays }: StoreRequest, refused: readonly Refused[]) {
-  const all = [...wrong.map(({ type, text, errors }) => ({ table: TABLE_OF[type], text, errors })), ...refused];
+  const all = [
+    ...wrong.map(({ type, text, errors }) => ({ table: TABLE_OF[type], text, errors })),
+    ...refused.map(({ row, errors }) => ({ table: row.table.name, text: recordOf(row), errors })),
+  ];
   const statements: Statement[] = [];
   for (const table of new Set(all.map((one) => one.table))) {
     const ofTable = all.filter((one) => one.table === table);

@@ -67,8 +67,8 @@ export async function track(project: Project, body: Buffer, options: TrackOption
   await options.count(total);
   if (total === 0) return { events: 0, duplicates: 0, wrong: 0, refused: 0 };
   const mapping: Mapping = { ...options, receivedAt: timeAt(Date.now()) };
-  // First the tables, then the columns that their events bring.
-  let rounds = mayShape ? 2 : 0;
+  // First the table of a kind, then that of a name, then the columns that the events bring.
+  let rounds = mayShape ? 3 : 0;
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     read ??= await readBody();
     const tables = await knownTables(project, tablesFor(read.events, mapping), options);
@@ -77,7 +77,7 @@ export async function track(project: Project, body: Buffer, options: TrackOption
     if (rounds > 0 && !wanted.isEmpty) {
       rounds--;
       const note = (refused: number) => void (counts.refusedTables += refused);
-      if (await grow(project, wanted, note, { holdMs: options.schemaHoldMs, signal })) {
+      if (await grow(project, wanted, note, options.settings, { holdMs: options.schemaHoldMs, signal })) {
         tables.forget();
         continue;
       }

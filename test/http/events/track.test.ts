@@ -186,6 +186,38 @@ describe.each(testServers())('on Postgres $major', (server) => {
       });
     });
 
+    it('keeps what is for a column that Postgres computes, and stores the others', async () => {
+      const own = await projectWith();
+      await send([event({ event: 'Computed', properties: { x: 1 } })], { of: own });
+      await own.rows('ALTER TABLE computed ADD g int GENERATED ALWAYS AS (x * 2) STORED');
+      await own.rows('ALTER TABLE users ADD email_lower text GENERATED ALWAYS AS (lower(id)) STORED');
+      const sent = [
+        event({ event: 'Computed', properties: { x: 4, g: 9 } }),
+        event({ type: 'identify', userId: 'Ada', traits: { emailLower: 'x' } }),
+        event({ event: 'Other' }),
+      ];
+      expect(await send(sent, { of: own })).toMatchObject({ accepted: 3, quarantined: 0 });
+      expect(await own.rows('SELECT g, unmapped FROM computed ORDER BY g')).toEqual([
+        { g: 2, unmapped: null },
+        { g: 8, unmapped: { properties: { g: 9 } } },
+      ]);
+      expect(await own.rows('SELECT email_lower, unmapped FROM users')).toEqual([
+        { email_lower: 'ada', unmapped: { traits: { emailLower: 'x' } } },
+      ]);
+      expect(await own.rows('SELECT count(*) FROM other')).toEqual([{ count: 1 }]);
+    });
+
+    it('makes a table anew that was dropped, with all its columns', async () => {
+      const own = await projectWith();
+      for (const dropped of [[], ['dropped_once', 'tracks'], ['dropped_once'], ['dropped_once']]) {
+        for (const table of dropped) await own.rows(`DROP TABLE ${table}`);
+        await send([event({ event: 'Dropped Once', properties: { total: 1 } })], { of: own });
+        expect(await own.rows('SELECT total, event, user_id FROM dropped_once')).toEqual([
+          { total: 1, event: 'dropped_once', user_id: 'u1' },
+        ]);
+      }
+    });
+
     it('makes an INTEGER column one of FLOAT when a fraction arrives, if nothing is lost', async () => {
       await send([event({ event: 'Widened', properties: { price: 10 } })]);
       await send([event({ event: 'Widened', properties: { price: 9.99 } })]);
@@ -343,6 +375,35 @@ describe.each(testServers())('on Postgres $major', (server) => {
       await own.rows('ALTER TABLE checked DROP CONSTRAINT checked_n_check');
       await own.call('POST', '/api/cdp/quarantine/replay', { body: { table: 'checked' } });
       expect(await own.rows(`SELECT n FROM checked WHERE id = '${id}'`)).toEqual([{ n: 200 }]);
+    });
+
+    it('what the table of its kind refuses, and keeps all rows of the event so that they can be replayed', async () => {
+      const own = await projectWith();
+      await send([event({ event: 'Bought', properties: { total: 1 } })], { of: own });
+      await own.rows(`ALTER TABLE tracks ADD CONSTRAINT no_bob CHECK (user_id <> 'bob')`);
+      await own.rows(`ALTER TABLE identifies ADD CONSTRAINT no_bob CHECK (user_id <> 'bob')`);
+      const bob = [
+        event({ event: 'Bought', userId: 'bob', properties: { total: 77 } }),
+        event({ type: 'identify', userId: 'bob', traits: { plan: 'gold' } }),
+      ];
+      expect(await send(bob, { of: own })).toMatchObject({ accepted: 0, quarantined: 2 });
+      expect(await own.rows('SELECT total FROM bought')).toEqual([{ total: 1 }]);
+      expect((await quarantined('bought', own))[0]?.errors[0]?.message).toContain('"tracks" has refused the event');
+      for (const table of ['tracks', 'identifies']) await own.rows(`ALTER TABLE ${table} DROP CONSTRAINT no_bob`);
+      for (const table of ['tracks', 'bought', 'identifies', 'users'])
+        expect((await own.call('POST', '/api/cdp/quarantine/replay', { body: { table } })).status).toBe(200);
+      expect(
+        await own.rows(`SELECT t.event, total FROM tracks t JOIN bought USING (id) WHERE t.user_id = 'bob'`),
+      ).toEqual([{ event: 'bought', total: 77 }]);
+      expect(await own.rows(`SELECT u.id, u.plan FROM users u, identifies`)).toEqual([{ id: 'bob', plan: 'gold' }]);
+    });
+
+    it('names that JSONB cannot hold, as it refuses such values', async () => {
+      const own = await projectWith();
+      const event = String.raw`{"userId":"u","event":"Named","messageId":"n1","properties":{"\ud800":1}}`;
+      const response = await track('track', event, { of: own, headers: { 'content-type': 'application/json' } });
+      expect(response.body).toMatchObject({ accepted: 0, quarantined: 1 });
+      expect(await own.rows('SELECT id FROM tracks')).toEqual([]);
     });
 
     it('a body that nobody can read, and a key with which nothing can be stored', async () => {
