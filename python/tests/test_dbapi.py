@@ -6,9 +6,10 @@ import datetime
 import decimal
 import unittest
 
+import numpy
 import pandas  # type: ignore[import]
 
-from cdp_data_engine import dbapi
+from cdp_data_engine import CdpError, dbapi
 from support import ServiceTest
 
 
@@ -98,6 +99,12 @@ class Dbapi(ServiceTest):
         rows = self.client.query(f"SELECT at FROM {table} ORDER BY n").rows
         at = datetime.datetime(2026, 1, 31, tzinfo=datetime.timezone.utc)
         self.assertEqual([row["at"] for row in rows], [at, None])
+        nanoseconds = numpy.datetime64("2026-01-31T09:30:00.123456789")
+        self.client.insert(table, [{"n": 3, "at": nanoseconds}])
+        [row] = self.client.query(f"SELECT at FROM {table} WHERE n = 3").rows
+        self.assertEqual(row["at"], at.replace(hour=9, minute=30, microsecond=123457))
+        with self.assertRaisesRegex(CdpError, "no timedelta64 of this unit"):
+            self.client.insert(table, [{"n": numpy.timedelta64(5, "ns")}])
         cut = self.client.query("SELECT generate_series(1, 3)", max_rows=2)
         self.assertRaisesRegex(ValueError, "truncated after 2 rows", cut.to_pandas)
         self.assertRaisesRegex(ValueError, "truncated after 2 rows", cut.to_arrow)

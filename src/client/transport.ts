@@ -96,6 +96,8 @@ export class Transport {
     if (!/^https?:\/\//i.test(url))
       throw new TypeError(`url must be a URL such as http://127.0.0.1:8080, not ${String(url)}`);
     if (typeof token !== 'string' || token.trim() === '') throw new TypeError('token is missing');
+    // fetch would refuse it too, and show it.
+    if (!/^[!-~]+$/.test(token)) throw new TypeError('token: it has spaces or characters that a token never has');
     for (const [name, value] of Object.entries({ fetch, headers })) {
       if (value !== undefined && typeof value !== 'function') throw new TypeError(`${name} must be a function`);
     }

@@ -166,6 +166,11 @@ describe('sql refuses', () => {
     for (const missing of [token, '', ' ']) {
       expect(() => new CdpClient({ url: service.url, token: missing })).toThrow('token is missing');
     }
+    // Node's fetch would quote it in its error.
+    for (const wrong of ['secret\nx', 'secret x', 'secret…']) {
+      const message = 'token: it has spaces or characters that a token never has';
+      expect(() => new CdpClient({ url: service.url, token: wrong })).toThrow(new TypeError(message));
+    }
   });
 
   it('with the error of Postgres', async () => {

@@ -107,5 +107,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "\\x" + bytes(value).hex()
     if type(value).__module__ == "numpy":
-        return value.tolist()
+        plain = value.tolist()
+        # Python's own types end at microseconds: numpy makes a number of nanoseconds.
+        if type(value).__name__ == "datetime64" and isinstance(plain, int):
+            return str(value)
+        if type(value).__name__ == "timedelta64" and isinstance(plain, int):
+            raise NotJsonError("JSON has no timedelta64 of this unit; 'us' is the finest")
+        return plain
     raise NotJsonError(f"JSON has no {type(value).__name__}; None stands for no value")

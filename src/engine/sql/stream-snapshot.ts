@@ -2,6 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Project } from '../../db/project.js';
 import type { Feed } from '../../feed/feed.js';
+import { PUBLICATIONS } from '../../feed/set-up.js';
 import { fixed, ident, join, sql } from '../../pg/index.js';
 import type { OwnedBuffer } from '../../codec/index.js';
 import type { SqlServices } from './run-sql.js';
@@ -37,12 +38,19 @@ export async function streamSnapshot(
         SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)),
         (SELECT pg_catalog.to_jsonb(pg_catalog.array_agg(a.attname ORDER BY k.position)) FROM pg_catalog.pg_index i,
           pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (number, position), pg_catalog.pg_attribute a
-          WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid AND a.attnum OPERATOR(pg_catalog.=) k.number)
+          WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid AND a.attnum OPERATOR(pg_catalog.=) k.number),
+        EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
+          WHERE p.pubname = ANY (${[...PUBLICATIONS]}::pg_catalog.name[]) AND (r.prrelid = c.oid
+            OR r.prrelid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(c.oid))))
       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
       WHERE n.nspname = ${schema} AND c.relname = ${name} AND c.relkind IN ('r', 'p')`);
-    const [oid, snapshot, names, key] = found ?? [];
+    const [oid, snapshot, names, key, isInFeed] = found ?? [];
     if (oid == null || snapshot == null || names == null)
       throw new EngineError('table_not_found', `There is no table "${table}"`);
+    if (isInFeed !== 't')
+      throw new EngineError('table_not_found', `The feed does not have the changes of "${table}"`, {
+        hint: 'GET /api/cdp/feed lists its tables; those that are UNLOGGED have no changes.',
+      });
     const visible = await feed.visibleTo(role, Number(oid));
     if (visible === null)
       throw new EngineError('permission_denied', `The token's role may not read the changes of "${table}"`, {

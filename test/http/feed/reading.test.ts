@@ -306,6 +306,9 @@ describe('a snapshot', () => {
     const get = (table: string) => project.call('GET', `/api/cdp/changes/snapshot?table=${table}`);
     expectFailure(await get('missing'), 404, 'table_not_found');
     expectFailure(await get('a.b.c'), 404, 'table_not_found');
+    await project.rows('CREATE UNLOGGED TABLE not_logged (id int PRIMARY KEY)');
+    const { message } = expectFailure(await get('not_logged'), 404, 'table_not_found');
+    expect(message).toBe('The feed does not have the changes of "not_logged"');
     expectFailure(await get(''), 400, 'invalid_request');
   });
 });
