@@ -170,8 +170,8 @@ function requireNoneInterrupted(journal: JournalFile | undefined, { table, resta
   if (restart) return journal.remove();
   journal.close();
   throw new UsageError(
-    `An import of these files into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.stored)} rows are stored`,
-    'Continue it with --resume, or start again with --restart, which leaves those rows as they are',
+    `An import of these files into "${table}" was started at ${journal.header.begun} and interrupted; at least ${grouped(journal.stored)} rows are stored`,
+    'Continue it with --resume, which stores each row once, or start again with --restart, which leaves the rows that are stored as they are',
   );
 }
 
