@@ -1,6 +1,6 @@
 /** Detects the format of a file by its content, or by its name if the content is not sufficient. */
 import { csvRecords } from './csv-reader.js';
-import { isJson } from './json-records.js';
+import { endOfValue, isJson } from './json-records.js';
 
 const BINARY_FORMATS = ['parquet', 'xlsx'] as const;
 
@@ -56,10 +56,10 @@ function kindOf(name: string, head: string): FileFormat {
 export const isJsonByName = (name: string, { format }: FormatOptions): boolean =>
   format === undefined ? /\.(?:ndjson|jsonl|json)$/i.test(name) : format === 'ndjson' || format === 'json';
 
-/** A first line that is longer than the head is not pretty-printed. */
+/** A first line that is longer than the head is not pretty-printed; it may hold several objects. */
 function hasLineOfJson(head: string): boolean {
   const [first = '', ...others] = head.trimStart().split(LINE_END, 2);
-  return others.length === 0 || isJson(first);
+  return others.length > 0 ? isJson(first) : first.slice(endOfValue(first, 0)).trim() === '';
 }
 
 /** The delimiter that splits the first lines into equal numbers of fields, and into the most fields. */

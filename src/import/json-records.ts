@@ -73,8 +73,8 @@ export function requireFewFields(count: number, what: string): void {
   );
 }
 
-/** @param text valid JSON */
-function endOfValue(text: string, start: number): number {
+/** @param text valid JSON, or the beginning of some @returns the length of the text, if the value does not end in it */
+export function endOfValue(text: string, start: number): number {
   SCALAR.lastIndex = start;
   if (SCALAR.test(text)) return SCALAR.lastIndex;
   STRING_OR_BRACKET.lastIndex = start;

@@ -105,6 +105,13 @@ it('NDJSON with line ends of any system is read line by line, wherever its text 
   );
   await fc.assert(property, { seed: 5, numRuns: 200 });
   expect(await detectFormat('a.json', '{\r  "a": 1\r}\r', true, { quotes: true })).toMatchObject({ kind: 'json' });
+  for (const [head, kind] of [
+    ['{"a":"}{"}{"a":2}', 'json'],
+    ['{"a":1} {"a":2}', 'json'],
+    ['{"a":"}{"}', 'ndjson'],
+    ['{"a":[{"b":1},{"b"', 'ndjson'],
+  ] as const)
+    expect(await detectFormat('a.json', head, true, { quotes: true }), head).toMatchObject({ kind });
 });
 
 it.each([
