@@ -514,7 +514,10 @@ describe('an import with bad records', () => {
   it('reads dates and numbers as the file writes them for columns of other types too, and refuses what could be another', async () => {
     await project.rows('CREATE TABLE other_types (d date, at timestamp, n numeric(8,2), i int)');
     const stored = () => project.rows('SELECT d::text, at::text, n::text, i FROM other_types ORDER BY d');
-    await ada.write('other.csv', 'd;at;n;i\n01/02/2026;01/02/2026 10:00;1.234,5;1.234\n25/02/2026;25/02/2026 11:00;-5;7\n');
+    await ada.write(
+      'other.csv',
+      'd;at;n;i\n01/02/2026;01/02/2026 10:00;1.234,5;1.234\n25/02/2026;25/02/2026 11:00;-5;7\n',
+    );
     const notation = ['--decimal', ',', '--thousands', '.'];
     expect(await load('other.csv', 'other_types', ...notation)).toMatchObject({ code: 0 });
     expect(await stored()).toEqual([
