@@ -50,7 +50,7 @@ export function parseTimestamp(text: string, order?: DateOrder): string | undefi
 }
 
 /** Whether the text has the form of a time in which the day or the month comes first. */
-export function hasOrder(text: string): boolean {
+export function isAllNumericDate(text: string): boolean {
   const bare = text.trim();
   return bare.length <= 128 && DATE_ORDERS.some((order) => ORDERED[order].test(bare));
 }

@@ -2,7 +2,7 @@
 import { INT64_MAX, INT64_MIN } from '../contract/column-types.js';
 import { escapedInPattern } from './csv-reader.js';
 import { isJson } from './json-records.js';
-import { type DateOrder, type EpochDigits, epochTimestamp, hasOrder, parseTimestamp } from './timestamps.js';
+import { type DateOrder, type EpochDigits, epochTimestamp, isAllNumericDate, parseTimestamp } from './timestamps.js';
 
 /** How a file writes numbers and dates. */
 export interface Notation extends NumberNotation {
@@ -101,7 +101,7 @@ export function misreading(type: string, notation: Notation): ((text: string) =>
   // The service refuses what is no TIMESTAMP; Postgres has its own order for the others.
   if (!isTimeType(type) || type === 'TIMESTAMP') return undefined;
   return (text) =>
-    parseTimestamp(text, notation.dates) === undefined && hasOrder(text)
+    isAllNumericDate(text) && parseTimestamp(text, notation.dates) === undefined
       ? 'does not show whether the day or the month comes first'
       : undefined;
 }

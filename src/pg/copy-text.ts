@@ -7,7 +7,7 @@ type Row = readonly (string | null | undefined)[];
  * @param columns the indexes of those that the COPY names; default: all
  */
 export function copyLine(row: Row, columns: readonly number[] | null = null): string {
-  const fields = columns === null ? row.map(field) : columns.map((index) => field(row[index]));
+  const fields = (columns ?? [...row.keys()]).map((index) => field(row[index]));
   return `${fields.join('\t')}\n`;
 }
 

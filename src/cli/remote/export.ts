@@ -15,7 +15,7 @@ import { printChunks } from '../terminal/output.js';
 import { countedRows, ProgressLine, speedOf } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
 import { clientFromOptions, ownProject } from './profiles.js';
-import { collect, needsOption, numbersOption, remoteOptions, milliseconds } from './remote-options.js';
+import { collect, milliseconds, needsOption, numbersOption, remoteOptions } from './remote-options.js';
 import { EXPORT_FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
 import { warnOfEarlierRows } from './sql.js';
 import { requireFolderOf } from './user-files.js';

@@ -6,7 +6,7 @@ import { LIMITS } from '../../contract/limits.js';
 import type { EventSettings } from '../../contract/wire/events.js';
 import type { Column, Table } from '../catalog/catalog.js';
 import { columnNameOf, tableNameOf } from './event-names.js';
-import { type Columns, columnsOfNew, jsonColumnOf, PEOPLE_OF, TABLE_OF, UNMAPPED } from './event-tables.js';
+import { jsonColumnOf, PEOPLE_OF, TABLE_OF, UNMAPPED } from './event-tables.js';
 import { type CallType, plainColumn, type Time, type TrackedEvent, type WrongEvent } from './read-events.js';
 
 /** The tables that events may go to, by name: as Postgres has them now. */
@@ -14,7 +14,7 @@ export type KnownTables = ReadonlyMap<string, Table>;
 
 /** What the tables lack for some events. */
 export class Wanted {
-  /** New columns by table; a new table has its fixed ones. */
+  /** New columns by table; none of a table that is missing: it is made with its fixed ones first. */
   readonly columns = new Map<string, Map<string, ColumnType>>();
   /** INTEGER columns by table that got a value of FLOAT. */
   readonly wider = new Map<string, Set<string>>();
@@ -23,8 +23,8 @@ export class Wanted {
     return this.columns.size === 0 && this.wider.size === 0;
   }
 
-  table(name: string, columns: Columns): void {
-    if (!this.columns.has(name)) this.columns.set(name, new Map(Object.entries(columns)));
+  table(name: string): void {
+    if (!this.columns.has(name)) this.columns.set(name, new Map());
   }
 
   column(table: string, name: string, type: ColumnType): void {
@@ -110,7 +110,7 @@ export function mapEvent(
   const build = (table: string, rowId: string): RowBuilder | null => {
     const known = tables.get(table);
     if (known !== undefined) return new RowBuilder(known, rowId, at, mapping, wanted);
-    wanted.table(table, columnsOfNew(table, settings));
+    wanted.table(table);
     return null;
   };
   const root = type === 'identify' || type === 'group' ? TRAITS : PROPERTIES;

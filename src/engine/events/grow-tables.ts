@@ -140,8 +140,6 @@ async function change(
   options: SchemaOptions,
 ): Promise<string[]> {
   const { schema } = project;
-  // Of one that was dropped since, only what it lacked may be wanted.
-  const whole = (table: string, columns: Columns): Columns => ({ ...columnsOfNew(table, settings), ...columns });
   const { response } = await schemaChange(project, options, Type.Array(Type.String()), 'grows', async (db) => {
     const names = [...wanted.keys()];
     const queries = [tablesToWrite(schema, names), relationsNamed(schema, names), countNamed(schema)];
@@ -155,7 +153,7 @@ async function change(
     for (const [table, columns] of wanted) {
       if (existing.has(table)) statements.push(...addColumns(ident(schema, table), columns));
       else if (!taken.has(table) && (isFixed(table) || free-- > 0))
-        statements.push(createTable(ident(schema, table), whole(table, columns)));
+        statements.push(createTable(ident(schema, table), { ...columnsOfNew(table, settings), ...columns }));
       else left.push(table);
     }
     return planCommit(left, statements);

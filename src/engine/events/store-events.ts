@@ -247,7 +247,7 @@ async function storeChecked(request: StoreRequest): Promise<StoredEvents | null>
       const stored = await storeNew(db, request, ofKind, refused);
       if (stored === null) return { rollback: { response: null } };
       const refusedEvents = refused.length;
-      refused.push(...restOfRefused(events, refused));
+      refused.push(...otherRowsOfRefused(events, refused));
       const rest = events.filter(({ rows: [first] }) => first !== undefined && stored.has(first));
       const ofName = rest.flatMap(({ rows }) => rows.slice(1));
       const people = rest.flatMap(({ person }) => person ?? []);
@@ -261,16 +261,13 @@ async function storeChecked(request: StoreRequest): Promise<StoredEvents | null>
 }
 
 /** The other rows of events whose first row a table refuses: without that none of them is stored, and a replay is to bring them all. */
-function restOfRefused(events: readonly MappedEvent[], refused: readonly Refused[]): Refused[] {
+function otherRowsOfRefused(events: readonly MappedEvent[], refused: readonly Refused[]): Refused[] {
   const byRow = new Map(refused.map(({ row, errors }) => [row, errors]));
   return events.flatMap(({ rows: [first, ...others], person }) => {
-    const errors = first && byRow.get(first);
-    if (errors === undefined) return [];
-    const message = `Table "${first?.table.name}" has refused the event`;
-    return [...others, ...(person === null ? [] : [person])].map((row) => ({
-      row,
-      errors: errors.map(({ error }) => ({ error, message })),
-    }));
+    const [refusal] = (first && byRow.get(first)) ?? [];
+    if (refusal === undefined) return [];
+    const errors = [{ error: refusal.error, message: `Table "${first?.table.name}" has refused the event` }];
+    return [...others, ...(person === null ? [] : [person])].map((row) => ({ row, errors }));
   });
 }
 
